@@ -1,0 +1,173 @@
+"""What is wrong with an event, as far as the event alone tells, and in which order events apply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+
+import numpy as np
+
+from d3gnn.events.batch import DEFAULT_FEATURE, NO_TIME, Element, EventBatch, Op
+from d3gnn.events.keys import Keys
+from d3gnn.events.schema import GraphSchema
+from d3gnn.types import Array, Ints, Small
+
+_Mark = Callable[[Array, "Reason"], None]
+
+
+class Reason(IntEnum):
+    """What became of an event. Values from NULL_ID on are reasons for a dead letter."""
+
+    APPLIED = 0
+    REPEATED = 1
+    LATE = 2
+    NULL_ID = 10
+    NULL_TIME = 11
+    UNKNOWN_OPERATION = 12
+    UNKNOWN_ELEMENT = 13
+    UNKNOWN_FEATURE = 14
+    MISSING_VALUE = 15
+    WRONG_WIDTH = 16
+    NOT_FINITE = 17
+    MISSING_KEY = 18
+    UNEXPECTED_KEY = 19
+    WRONG_ID_TYPE = 20
+    APPEND_ONLY = 21
+    NO_SUCH_VERTEX = 22
+    NO_SUCH_EDGE = 23
+    UNEXPECTED_VALUE = 24
+
+    @property
+    def is_dead(self) -> bool:
+        return self >= Reason.NULL_ID
+
+    @property
+    def text(self) -> str:
+        """The reason as a sentence for the person who reads dead letters."""
+        return _TEXT[self]
+
+
+_TEXT = {
+    Reason.APPLIED: "applied",
+    Reason.REPEATED: "a repeat: it was so already",
+    Reason.LATE: "late: a newer value is there already",
+    Reason.NULL_ID: "the id of the vertex, or of one end of the edge, is null (or beyond 64 bits)",
+    Reason.NULL_TIME: "the event time is null",
+    Reason.UNKNOWN_OPERATION: "the operation is none of create, update, delete",
+    Reason.UNKNOWN_ELEMENT: "the element is none of vertex, edge, feature, edge_feature, label",
+    Reason.UNKNOWN_FEATURE: "the schema declares no feature of this name",
+    Reason.MISSING_VALUE: "there is no value to set",
+    Reason.WRONG_WIDTH: "the value has another width than the schema declares",
+    Reason.NOT_FINITE: "the value holds NaN or infinity (or is too large for float32)",
+    Reason.MISSING_KEY: "the edge has no key, but the edges of this graph are told apart by key",
+    Reason.UNEXPECTED_KEY: "the edge has a key, but the schema is not edges='keyed'",
+    Reason.WRONG_ID_TYPE: "the ids of this graph are of the other type (integer or string)",
+    Reason.APPEND_ONLY: "edges of an append-only graph are neither deleted nor changed",
+    Reason.NO_SUCH_VERTEX: "the vertex does not exist",
+    Reason.NO_SUCH_EDGE: "the edge does not exist",
+    Reason.UNEXPECTED_VALUE: "a delete takes no value",
+}
+
+
+def check(batch: EventBatch, schema: GraphSchema) -> Small:
+    """The reason of every event that is bad in itself, 0 where it is not.
+
+    >>> from d3gnn.events import Event, EventBatch, GraphSchema
+    >>> batch = EventBatch.of([Event("create", "edge", 1, None), Event("destroy", "vertex", 1)])
+    >>> [Reason(r).name for r in check(batch, GraphSchema())]
+    ['NULL_ID', 'UNKNOWN_OPERATION']
+    """
+    reason = np.zeros(len(batch), np.int8)
+    op, element = batch.op, batch.element
+
+    def mark(bad: Array, why: Reason) -> None:
+        reason[bad & (reason == 0)] = why
+
+    _mark_names(batch, mark)
+    is_edge = (element == Element.EDGE) | (element == Element.EDGE_FEATURE)
+    mark(_is_null(batch.src), Reason.NULL_ID)
+    if is_edge.any():
+        mark(is_edge if batch.dst is None else is_edge & _is_null(batch.dst), Reason.NULL_ID)
+        if schema.edges == "keyed":
+            mark(is_edge if batch.key is None else is_edge & _is_null(batch.key), Reason.MISSING_KEY)
+        elif batch.key is not None:
+            mark(is_edge & ~_is_null(batch.key), Reason.UNEXPECTED_KEY)
+        if schema.edges == "append":
+            mark(is_edge & ((op != Op.CREATE) | (element == Element.EDGE_FEATURE)), Reason.APPEND_ONLY)
+    _mark_values(batch, schema, mark)
+    return reason
+
+
+def feature_index(batch: EventBatch, schema: GraphSchema) -> Small:
+    """Which declared feature each event is about (those of vertices and of edges count apart); -1: none."""
+    index = np.full(len(batch), -1, np.int8)
+    for declared, elements in (
+        (list(schema.features), (Element.VERTEX, Element.FEATURE)),
+        (list(schema.edge_features), (Element.EDGE, Element.EDGE_FEATURE)),
+    ):
+        position = {name: i for i, name in enumerate(declared)}
+        default = position.get(DEFAULT_FEATURE, 0 if len(declared) == 1 else -1)
+        rows = np.isin(batch.element, elements)
+        if batch.feature is None:
+            index[rows] = default
+        else:
+            lookup = np.array([position.get(name, -1) for name in batch.names] + [default], np.int8)
+            index[rows] = lookup[batch.feature[rows]]
+    index[batch.element == Element.LABEL] = 0
+    return index
+
+
+def order(batch: EventBatch) -> Ints | None:
+    """Positions by event time, arrival, source partition, offset and row: events apply so. None: as they are.
+
+    >>> order(EventBatch.edges([1, 2], [3, 3], time=[20, 10])).tolist()
+    [1, 0]
+    """
+    by = [batch.time, *(c for c in (batch.arrival, batch.partition, batch.offset) if c is not None)]
+    if len(by) == 1:
+        if len(batch) < 2 or bool((batch.time[1:] >= batch.time[:-1]).all()):
+            return None
+        return np.argsort(batch.time, kind="stable")
+    if len(batch) < 2:
+        return None
+    return np.lexsort(by[::-1]).astype(np.int64)
+
+
+def _mark_names(batch: EventBatch, mark: _Mark) -> None:
+    mark((batch.op < 0) | (batch.op >= len(Op)), Reason.UNKNOWN_OPERATION)
+    mark((batch.element < 0) | (batch.element >= len(Element)), Reason.UNKNOWN_ELEMENT)
+    mark(batch.time == NO_TIME, Reason.NULL_TIME)
+
+
+def _mark_values(batch: EventBatch, schema: GraphSchema, mark: _Mark) -> None:
+    op, element = batch.op, batch.element
+    needs_value = (element >= Element.FEATURE) & (op != Op.DELETE)
+    needs_value |= (element <= Element.EDGE) & (op == Op.UPDATE)
+    if batch.values is None or batch.value_offsets is None:
+        width = np.zeros(len(batch), np.int64)
+    else:
+        width = batch.value_offsets[1:] - batch.value_offsets[:-1]
+    has_value = width > 0
+    about_feature = needs_value | has_value | ((element >= Element.FEATURE) & (op == Op.DELETE))
+    index = feature_index(batch, schema)
+    mark(about_feature & (index < 0), Reason.UNKNOWN_FEATURE)
+    mark(needs_value & ~has_value, Reason.MISSING_VALUE)
+    mark(has_value & (op == Op.DELETE), Reason.UNEXPECTED_VALUE)
+    if batch.values is None or batch.value_offsets is None or not has_value.any():
+        return
+    # The last row and column, which -1 names as well, stand for what is unknown and marked already.
+    most = max(len(schema.features), len(schema.edge_features), 1)
+    widths = np.zeros((len(Element) + 1, most + 1), np.int64)
+    for e in (Element.VERTEX, Element.FEATURE):
+        widths[e, : len(schema.features)] = list(schema.features.values())
+    for e in (Element.EDGE, Element.EDGE_FEATURE):
+        widths[e, : len(schema.edge_features)] = list(schema.edge_features.values())
+    widths[Element.LABEL, 0] = schema.label_width
+    mark(has_value & (width != widths[np.minimum(element, len(Element)), index]), Reason.WRONG_WIDTH)
+    bad_before = np.concatenate([[0], np.cumsum(~np.isfinite(batch.values))])
+    bad = bad_before[batch.value_offsets[1:]] > bad_before[batch.value_offsets[:-1]]
+    mark(bad, Reason.NOT_FINITE)
+
+
+def _is_null(keys: Keys) -> Array:
+    return np.zeros(len(keys), np.bool_) if keys.valid is None else ~keys.valid

@@ -1,0 +1,224 @@
+"""Growable arrays, in memory or in memory-mapped files, and the space that holds those of one operator part.
+
+Everything an operator part knows lies in one `Space`: named arrays and a few counters. A mapped space can be
+left by one process and entered by another: its header says which version it holds, whether somebody died in
+the middle of a batch, and, by its generation, whether arrays have to be mapped anew because they grew.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from d3gnn.types import Array, Ints
+
+_MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
+_LAYOUT = 1
+_HEADER_WORDS = 512
+_COUNTERS = slice(64, _HEADER_WORDS)
+_FIRST_ROWS = 64
+
+
+class StateLost(RuntimeError):
+    """The arrays of an operator part do not belong to the version that was asked for."""
+
+
+class NoSpaceLeft(OSError):
+    """The file system that holds the arrays is full."""
+
+
+class GrowableArray:
+    """An array whose first dimension grows; rows never written are zero.
+
+    `data` is the whole capacity. Whoever keeps it must take it again after a `reserve`.
+    """
+
+    __slots__ = ("_space", "data", "dtype", "name", "row_shape")
+
+    def __init__(self, space: Space, name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
+        self._space, self.name = space, name
+        self.dtype, self.row_shape = np.dtype(dtype), row_shape
+        self.data: Any = np.zeros((0, *row_shape), self.dtype)
+
+    @property
+    def row_bytes(self) -> int:
+        return self.dtype.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
+
+    def reserve(self, rows: int) -> None:
+        """Make room for this many rows in all; growth by half each time keeps appends cheap on the whole."""
+        if rows > len(self.data):
+            self._space._grow(self, max(rows, len(self.data) * 3 // 2, _FIRST_ROWS))
+
+    def clear(self) -> None:
+        """Set every row to zero."""
+        self.data[...] = 0
+
+
+class Space:
+    """The arrays of one operator part, in memory."""
+
+    def __init__(self) -> None:
+        self._arrays: dict[str, GrowableArray] = {}
+        self._header: Ints = np.zeros(_HEADER_WORDS, np.int64)
+        self._header[:2] = _MAGIC, _LAYOUT
+
+    @property
+    def generation(self) -> int:
+        """Goes up whenever an array moves in memory."""
+        return int(self._header[2])
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """(epoch, batch) of the last batch that was taken in whole."""
+        return int(self._header[3]), int(self._header[4])
+
+    @property
+    def dirty(self) -> bool:
+        """Whether a batch was begun and not finished."""
+        return bool(self._header[5])
+
+    @property
+    def counters(self) -> Ints:
+        """A fixed number of integers that live with the arrays."""
+        return self._header[_COUNTERS]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes set aside for all arrays."""
+        return sum(array.data.nbytes for array in self._arrays.values())
+
+    def array(self, name: str, dtype: DTypeLike, *row_shape: int) -> GrowableArray:
+        """The array of this name, made empty where it is new."""
+        array = self._arrays.get(name)
+        if array is None:
+            array = self._arrays[name] = GrowableArray(self, name, dtype, row_shape)
+            self._open(array)
+        return array
+
+    def begin(self) -> None:
+        """From here on the arrays are between two versions."""
+        self._header[5] = 1
+
+    def commit(self, epoch: int, batch: int) -> None:
+        """Stamp the version: the arrays are whole again."""
+        self._header[3] = epoch
+        self._header[4] = batch
+        self._header[5] = 0
+
+    def reset(self) -> None:
+        """Forget everything; the arrays keep their room."""
+        for array in self._arrays.values():
+            array.clear()
+        self.counters[:] = 0
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone with this space; in memory nobody else can be there."""
+        yield
+
+    def _open(self, array: GrowableArray) -> None:
+        pass
+
+    def _grow(self, array: GrowableArray, rows: int) -> None:
+        grown = np.zeros((rows, *array.row_shape), array.dtype)
+        grown[: len(array.data)] = array.data
+        array.data = grown
+        self._header[2] += 1
+
+
+class MappedSpace(Space):
+    """The arrays of one operator part in memory-mapped files under `folder`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._arrays = {}
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
+        with self.locked():
+            fresh = os.fstat(self._file).st_size == 0
+            if fresh:
+                self._allocate(self._file, _HEADER_WORDS * 8)
+            self._header = self._map(self._file, _HEADER_WORDS * 8).view(np.int64)
+            if fresh:
+                self._header[:2] = _MAGIC, _LAYOUT
+        if tuple(self._header[:2]) != (_MAGIC, _LAYOUT):
+            raise StateLost(f"{self.folder} holds arrays of another layout: delete the folder and refresh")
+        self._seen = self.generation
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Alone with this space among all processes of the host; takes in what others have grown meanwhile."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            if self._arrays:
+                self._follow()
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the files; the views that were handed out stay valid as long as somebody holds them."""
+        self._arrays.clear()
+        os.close(self._file)
+
+    def _follow(self) -> None:
+        if self._seen != self.generation:
+            for array in self._arrays.values():
+                self._open(array)
+            self._seen = self.generation
+
+    def _path(self, array: GrowableArray) -> Path:
+        return self.folder / f"{array.name}.array"
+
+    def _open(self, array: GrowableArray) -> None:
+        if not self._path(array).exists():
+            return
+        size = self._path(array).stat().st_size
+        rows = size // array.row_bytes
+        if rows != len(array.data):
+            self._remap(array, rows)
+
+    def _grow(self, array: GrowableArray, rows: int) -> None:
+        file = os.open(self._path(array), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            # A sparse file on a full tmpfs would kill the process at the first write; this says so instead.
+            self._allocate(file, rows * array.row_bytes)
+        finally:
+            os.close(file)
+        self._remap(array, rows)
+        self._header[2] += 1
+        self._seen = self.generation
+
+    def _remap(self, array: GrowableArray, rows: int) -> None:
+        file = os.open(self._path(array), os.O_RDWR)
+        try:
+            flat = self._map(file, rows * array.row_bytes)
+        finally:
+            os.close(file)
+        array.data = flat.view(array.dtype).reshape(rows, *array.row_shape)
+
+    def _allocate(self, file: int, size: int) -> None:
+        try:
+            os.posix_fallocate(file, 0, size)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise NoSpaceLeft(
+                    errno.ENOSPC,
+                    f"no room for {size:,} bytes: the file system is full; free some, "
+                    "or keep the arrays somewhere larger",
+                    str(self.folder),
+                ) from error
+            raise
+
+    @staticmethod
+    def _map(file: int, size: int) -> Array:
+        return np.frombuffer(mmap.mmap(file, size), np.uint8)

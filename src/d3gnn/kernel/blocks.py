@@ -1,0 +1,217 @@
+"""Blocks: what operators send each other, as columns; packed to bytes where they leave the process.
+
+Each kind is one flat table. Columns, with their dtypes, by kind (times are event time and arrival):
+
+| kind      | from, to              | columns                                                            |
+|-----------|-----------------------|--------------------------------------------------------------------|
+| VERTICES  | Partition, all        | row, slot, seed, time, arrival, key (integers, or lengths and blob)|
+| REPLICAS  | Partition, all        | slot, master part, master row                                      |
+| SOURCES   | Partition, all        | row, part, slot: a replica that has become the source of an edge   |
+| DROPS     | Partition, all        | row, tombstone, time, arrival: a master is deleted                 |
+| LEAVES    | Partition, all        | slot, time, arrival: a replica is deleted                          |
+| REMOVES   | Partition, all        | edge slot, time, arrival                                           |
+| ADDS      | Partition, all        | edge slot, source slot, destination slot, time, arrival            |
+| FEATURES  | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time, arrival, values |
+| VALUES    | Vertex l-1, Edge l    | slot, time, arrival, message                                       |
+| ROOTS     | Vertex l-1, Edge l, l | row, time, arrival, root                                           |
+| PARTIALS  | Edge l, Vertex l      | row, count, time, arrival, state                                   |
+| OUTPUT    | Vertex L, out         | deleted, time, arrival, embedding, key                             |
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from d3gnn.events.keys import IntKeys, Keys, StringKeys
+from d3gnn.types import Array, Bytes
+
+#: No packed block is larger than this, unless a single row is.
+LIMIT = 16 * 2**20
+_ALIGN = 64
+_HEAD = struct.Struct("<4sBBxxiiiqqq")
+_COLUMN = struct.Struct("<BxxxI")
+_MAGIC = b"d3b1"
+_DTYPES = [np.dtype(t) for t in ("i1", "i4", "i8", "u1", "u8", "f4", "f8")]
+_CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
+
+
+class Kind(IntEnum):
+    """What a block holds."""
+
+    VERTICES = 0
+    REPLICAS = 1
+    SOURCES = 2
+    DROPS = 3
+    LEAVES = 4
+    REMOVES = 5
+    ADDS = 6
+    FEATURES = 7
+    VALUES = 8
+    ROOTS = 9
+    PARTIALS = 10
+    OUTPUT = 11
+
+
+#: Topology rides along unchanged from Partition to the last operator.
+TOPOLOGY = frozenset(
+    (Kind.VERTICES, Kind.REPLICAS, Kind.SOURCES, Kind.DROPS, Kind.LEAVES, Kind.REMOVES, Kind.ADDS)
+)
+
+
+@dataclass(slots=True)
+class Block:
+    """One flat table on its way from an operator part to another.
+
+    `extent` is 1 more than the largest index in the first column, so that the receiver can make room.
+    `full` on partials: forget all that this sender sent before. `blob` holds string keys end to end, their
+    lengths being the last column.
+    """
+
+    kind: Kind
+    source: int
+    target: int
+    columns: tuple[Array, ...]
+    extent: int = 0
+    full: bool = False
+    blob: Bytes | None = None
+    sequence: int = 0
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+    @property
+    def nbytes(self) -> int:
+        return sum(c.nbytes for c in self.columns) + (0 if self.blob is None else self.blob.nbytes)
+
+
+def key_columns(keys: Keys) -> tuple[Array, Bytes | None]:
+    """Keys as a block's last column and its blob."""
+    if isinstance(keys, IntKeys):
+        return keys.values, None
+    begin, end = int(keys.offsets[0]), int(keys.offsets[-1])
+    return np.diff(keys.offsets), keys.data[begin:end]
+
+
+def block_keys(block: Block) -> Keys:
+    """The keys that `key_columns` put into a block."""
+    if block.blob is None:
+        return IntKeys(block.columns[-1])
+    offsets = np.zeros(len(block) + 1, np.int64)
+    np.cumsum(block.columns[-1], out=offsets[1:])
+    return StringKeys(offsets, block.blob)
+
+
+def by_kind(blocks: Iterable[Block]) -> dict[Kind, list[Block]]:
+    """Blocks sorted into kinds, each in the order of (source part, sequence): the order they are processed in."""
+    found: dict[Kind, list[Block]] = {}
+    for block in blocks:
+        found.setdefault(block.kind, []).append(block)
+    for same in found.values():
+        if len(same) > 1:
+            same.sort(key=lambda block: (block.source, block.sequence))
+    return found
+
+
+def joined(blocks: Sequence[Block] | None) -> Block | None:
+    """One block from several of a kind, in order; None for none."""
+    if not blocks:
+        return None
+    first = blocks[0]
+    if len(blocks) == 1:
+        return first
+    columns = tuple(np.concatenate(same) for same in zip(*(b.columns for b in blocks), strict=True))
+    blobs = [b.blob for b in blocks if b.blob is not None]
+    return replace(
+        first,
+        columns=columns,
+        extent=max(b.extent for b in blocks),
+        full=any(b.full for b in blocks),
+        blob=np.concatenate(blobs) if blobs else None,
+    )
+
+
+def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
+    """The block in pieces of at most `limit` bytes each, numbered; itself where it is small enough."""
+    rows = len(block)
+    pieces = min(max(1, -(-block.nbytes // max(1, limit - 4096))), max(rows, 1))
+    if pieces == 1:
+        yield block
+        return
+    per_row = np.full(rows, sum(c.nbytes for c in block.columns) // rows, np.int64)
+    if block.blob is not None:
+        per_row += block.columns[-1]
+    ends = np.cumsum(per_row)
+    begin = 0
+    sequence = block.sequence
+    while begin < rows:
+        before = int(ends[begin - 1]) if begin else 0
+        end = max(begin + 1, int(np.searchsorted(ends, before + limit - 4096, side="right")))
+        blob = None
+        if block.blob is not None:
+            text = np.concatenate([[0], np.cumsum(block.columns[-1])])
+            blob = block.blob[text[begin] : text[end]]
+        yield replace(
+            block,
+            columns=tuple(c[begin:end] for c in block.columns),
+            blob=blob,
+            # Only the first piece clears what was there: the others add to it.
+            full=block.full and begin == 0,
+            sequence=sequence,
+        )
+        begin, sequence = end, sequence + 1
+
+
+def pack(block: Block) -> bytearray:
+    """The block as bytes: header, column heads, columns and blob, each aligned for zero-copy reading."""
+    columns: list[Array] = [np.ascontiguousarray(c) for c in block.columns]
+    if block.blob is not None:
+        columns.append(np.ascontiguousarray(block.blob))
+    flags = int(block.full) | int(block.blob is not None) << 1
+    at = _HEAD.size + _COLUMN.size * len(columns)
+    places = []
+    for column in columns:
+        at = -(-at // _ALIGN) * _ALIGN
+        places.append(at)
+        at += column.nbytes
+    packed = bytearray(at)
+    _HEAD.pack_into(
+        packed, 0, _MAGIC, block.kind, flags, block.source, block.target, block.sequence,
+        block.extent, len(block), len(columns),
+    )  # fmt: skip
+    for i, (column, place) in enumerate(zip(columns, places, strict=True)):
+        width = column.shape[1] if column.ndim == 2 else 0
+        if i == len(block.columns):
+            width = column.nbytes
+        _COLUMN.pack_into(packed, _HEAD.size + i * _COLUMN.size, _CODES[column.dtype], width)
+        packed[place : place + column.nbytes] = column.reshape(-1).view(np.uint8).data
+    return packed
+
+
+def unpack(packed: Any) -> Block:
+    """The block that `pack` packed; its columns are views of the bytes.
+
+    >>> block = Block(Kind.REMOVES, 0, 1, (np.arange(3, dtype=np.int32),), extent=3)
+    >>> unpack(pack(block)).columns[0].tolist()
+    [0, 1, 2]
+    """
+    magic, kind, flags, source, target, sequence, extent, rows, count = _HEAD.unpack_from(packed, 0)
+    if magic != _MAGIC:
+        raise ValueError(f"these bytes are not a block: they begin with {bytes(magic)!r}")
+    columns: list[Array] = []
+    at = _HEAD.size + _COLUMN.size * count
+    for i in range(count):
+        code, width = _COLUMN.unpack_from(packed, _HEAD.size + i * _COLUMN.size)
+        at = -(-at // _ALIGN) * _ALIGN
+        is_blob = bool(flags & 2) and i == count - 1
+        size = width if is_blob else rows * max(width, 1)
+        column = np.frombuffer(packed, _DTYPES[code], size, at)
+        columns.append(column.reshape(rows, width) if width and not is_blob else column)
+        at += column.nbytes
+    blob = columns.pop() if flags & 2 else None
+    return Block(Kind(kind), source, target, tuple(columns), extent, bool(flags & 1), blob, sequence)

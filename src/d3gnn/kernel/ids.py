@@ -1,0 +1,241 @@
+"""From ids as they came in to dense codes, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d3gnn.events.keys import IntKeys, Keys, StringKeys
+from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.compiled import compiled
+from d3gnn.kernel.hashing import hash_keys
+from d3gnn.types import Array, Bools, Bytes, Hashes, Ints, Ints32
+
+_COUNT, _BYTES, _TYPE = 0, 1, 2
+_NO_TYPE, _INT, _STRING = 0, 1, 2
+
+
+class KeyColumn:
+    """Keys by position, of whichever type the first one has."""
+
+    def __init__(self, space: Space, name: str, counters: Ints) -> None:
+        self._counters = counters
+        self._ints = space.array(f"{name}_ints", np.int64)
+        self._ends = space.array(f"{name}_ends", np.int64, 2)
+        self._data = space.array(f"{name}_data", np.uint8)
+
+    @property
+    def type(self) -> type[IntKeys] | type[StringKeys] | None:
+        return (None, IntKeys, StringKeys)[int(self._counters[_TYPE])]
+
+    def accepts(self, keys: Keys) -> bool:
+        """Whether keys of this type belong here."""
+        return self.type is None or isinstance(keys, self.type)
+
+    def put(self, rows: Array, keys: Keys) -> None:
+        """Write keys at `rows`, each of which is written once."""
+        if not len(rows):
+            return
+        top = int(rows.max()) + 1
+        if isinstance(keys, IntKeys):
+            self._counters[_TYPE] = _INT
+            self._ints.reserve(top)
+            self._ints.data[rows] = keys.values
+            return
+        self._counters[_TYPE] = _STRING
+        begin = int(self._counters[_BYTES])
+        first, last = int(keys.offsets[0]), int(keys.offsets[-1])
+        self._data.reserve(begin + last - first)
+        self._data.data[begin : begin + last - first] = keys.data[first:last]
+        self._counters[_BYTES] = begin + last - first
+        self._ends.reserve(top)
+        self._ends.data[rows, 0] = keys.offsets[:-1] - first + begin
+        self._ends.data[rows, 1] = keys.offsets[1:] - first + begin
+
+    def take(self, rows: Array) -> Keys:
+        """The keys at `rows`."""
+        if self.type is not StringKeys:
+            return IntKeys(self._ints.data[rows] if self.type else np.zeros(len(rows), np.int64))
+        ends = self._ends.data[rows]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(ends[:, 1] - ends[:, 0], out=offsets[1:])
+        data = np.empty(offsets[-1], np.uint8)
+        _gather_bytes(ends, self._data.data, offsets, data)
+        return StringKeys(offsets, data)
+
+
+class IdTable:
+    """Every key ever named gets the next code, and keeps it.
+
+    >>> from d3gnn.events import keys_of
+    >>> table = IdTable(Space(), "id")
+    >>> table.intern(keys_of([30, 10, 30]))[0].tolist(), table.find(keys_of([10, 5])).tolist()
+    ([0, 1, 0], [1, -1])
+    """
+
+    def __init__(self, space: Space, name: str, first_counter: int = 0) -> None:
+        self._counters = space.counters[first_counter : first_counter + 3]
+        self._hash = space.array(f"{name}_hash", np.uint64)
+        self._table = space.array(f"{name}_table", np.int32)
+        self.keys = KeyColumn(space, name, self._counters)
+
+    def __len__(self) -> int:
+        return int(self._counters[_COUNT])
+
+    @property
+    def hashes(self) -> Hashes:
+        """The hash of each key, by code (with room at its end)."""
+        return self._hash.data  # type: ignore[no-any-return]
+
+    def find(self, keys: Keys) -> Ints32:
+        """The code of each key, -1 where it has none."""
+        return self.intern(keys, np.zeros(len(keys), np.bool_))[0]
+
+    def intern(self, keys: Keys, create: Bools | None = None) -> tuple[Ints32, Hashes]:
+        """The code of each key, made where `create` says so, else -1; and their hashes.
+
+        Keys are taken in the order given. Null keys get -1.
+        """
+        n, count = len(keys), len(self)
+        hashes = hash_keys(keys)
+        codes = np.empty(n, np.int32)
+        if not self.keys.accepts(keys):
+            codes[:] = -1
+            return codes, hashes
+        self._hash.reserve(count + n)
+        self._make_room(count + n)
+        make = np.ones(n, np.bool_) if create is None else create
+        if keys.valid is not None:
+            make = make & keys.valid
+        if isinstance(keys, IntKeys):
+            made = _intern_ints(hashes, make, self._table.data, self._hash.data, count, codes)
+        else:
+            self.keys._ends.reserve(count + n)
+            made = _intern_strings(
+                keys.offsets, keys.data, hashes, make, self._table.data, self._hash.data,
+                self.keys._ends.data, self.keys._data.data, count, codes,
+            )  # fmt: skip
+        if made:
+            fresh = np.empty(made, np.int64)
+            _first_rows(codes, count, fresh)
+            self.keys.put(np.arange(count, count + made), keys.take(fresh))
+            self._counters[_COUNT] = count + made
+        if keys.valid is not None:
+            codes[~keys.valid] = -1
+        return codes, hashes
+
+    def _make_room(self, count: int) -> None:
+        size = len(self._table.data)
+        if 2 * count > size:
+            self._table.reserve(1 << int(4 * count - 1).bit_length())
+            # Growth is by at least half, so the length may lie between two powers: use the lower one.
+            self._table.clear()
+            _rehash(self._hash.data, len(self), self._table.data)
+
+
+@compiled
+def _slots(table: Ints32) -> np.uint64:
+    size = np.uint64(1)
+    while size * np.uint64(2) <= np.uint64(len(table)):
+        size *= np.uint64(2)
+    return size - np.uint64(1)
+
+
+@compiled
+def _rehash(hashes: Hashes, count: int, table: Ints32) -> None:
+    mask = _slots(table)
+    for code in range(count):
+        at = hashes[code] & mask
+        while table[at] != 0:
+            at = (at + np.uint64(1)) & mask
+        table[at] = code + 1
+
+
+@compiled
+def _intern_ints(
+    hashes: Hashes, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32
+) -> int:
+    mask = _slots(table)
+    first = count
+    for i in range(len(hashes)):
+        h = hashes[i]
+        at = h & mask
+        # The hash of an integer is a bijection, so equal hashes are equal keys.
+        while table[at] != 0 and known[table[at] - 1] != h:
+            at = (at + np.uint64(1)) & mask
+        if table[at] != 0:
+            codes[i] = table[at] - 1
+        elif make[i]:
+            known[count] = h
+            codes[i] = count
+            count += 1
+            table[at] = count
+        else:
+            codes[i] = -1
+    return count - first
+
+
+@compiled
+def _same_bytes(a: Bytes, a_begin: int, b: Bytes, b_begin: int, length: int) -> bool:
+    for j in range(length):  # noqa: SIM110  # compiled
+        if a[a_begin + j] != b[b_begin + j]:
+            return False
+    return True
+
+
+@compiled
+def _intern_strings(
+    offsets: Ints, data: Bytes, hashes: Hashes, make: Bools, table: Ints32, known: Hashes,
+    ends: Ints, pool: Bytes, count: int, codes: Ints32,
+) -> int:  # fmt: skip
+    mask = _slots(table)
+    first = count
+    rows = np.empty(len(hashes), np.int64)  # of a key made here: where in this batch its bytes are
+    for i in range(len(hashes)):
+        h = hashes[i]
+        begin, length = offsets[i], offsets[i + 1] - offsets[i]
+        at = h & mask
+        while table[at] != 0:
+            code = table[at] - 1
+            if known[code] == h:
+                if code < first:
+                    if ends[code, 1] - ends[code, 0] == length and _same_bytes(
+                        pool, ends[code, 0], data, begin, length
+                    ):
+                        break
+                else:
+                    row = rows[code - first]
+                    if offsets[row + 1] - offsets[row] == length and _same_bytes(
+                        data, offsets[row], data, begin, length
+                    ):
+                        break
+            at = (at + np.uint64(1)) & mask
+        if table[at] != 0:
+            codes[i] = table[at] - 1
+        elif make[i]:
+            known[count] = h
+            rows[count - first] = i
+            codes[i] = count
+            count += 1
+            table[at] = count
+        else:
+            codes[i] = -1
+    return count - first
+
+
+@compiled
+def _first_rows(codes: Ints32, first: int, rows: Ints) -> None:
+    """For each code from `first` on, the first row that has it: codes are made in the order of rows."""
+    seen = first
+    for i in range(len(codes)):
+        if codes[i] == seen:
+            rows[seen - first] = i
+            seen += 1
+
+
+@compiled
+def _gather_bytes(ends: Ints, pool: Bytes, offsets: Ints, out: Bytes) -> None:
+    for i in range(len(ends)):
+        at = offsets[i]
+        for j in range(ends[i, 0], ends[i, 1]):
+            out[at] = pool[j]
+            at += 1

@@ -1,0 +1,290 @@
+"""The whole dataflow in one process: for tests, notebooks, and as the speed to be held against."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from d3gnn.events import (
+    Event,
+    EventBatch,
+    GraphSchema,
+    IntKeys,
+    Key,
+    Keys,
+    Reason,
+    StringKeys,
+    concat_keys,
+    keys_of,
+)
+from d3gnn.kernel.arrays import MappedSpace, Space
+from d3gnn.kernel.blocks import Block, block_keys
+from d3gnn.kernel.log import MemoryLog, compact
+from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
+from d3gnn.kernel.operators.partition import LogEntry, Partitioned
+from d3gnn.kernel.partitioners import Partitioner, make_partitioner
+from d3gnn.nn.layer import Layer
+from d3gnn.nn.model import GNN
+from d3gnn.types import Bools, Floats, Ints, Small
+
+_FORMAT = "d3gnn-engine-1"
+
+
+class Update(NamedTuple):
+    """A vertex's new embedding, or its tombstone."""
+
+    id: Key
+    embedding: Floats
+    time: int
+    arrival: int
+    deleted: bool
+
+
+class DeadLetter(NamedTuple):
+    """An event that could not be applied, and why."""
+
+    event: Event
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """What a batch changed: one row per vertex, as columns; iterate for rows."""
+
+    batch: int
+    ids: Keys
+    embedding: Floats
+    #: Newest event time, and oldest arrival, of the events behind each row.
+    time: Ints
+    arrival: Ints
+    deleted: Bools
+    #: What became of each event of the batch, as `d3gnn.events.Reason`.
+    status: Small
+    dead_letters: list[DeadLetter]
+
+    def __len__(self) -> int:
+        return len(self.time)
+
+    def __iter__(self) -> Iterator[Update]:
+        columns = (self.time.tolist(), self.arrival.tolist(), self.deleted.tolist())
+        for id, embedding, *rest in zip(self.ids.to_list(), self.embedding, *columns, strict=True):
+            yield Update(id, embedding, *rest)  # type: ignore[arg-type]
+
+    def count(self, reason: Reason) -> int:
+        """How many events of the batch ended this way."""
+        return int(np.count_nonzero(self.status == reason))
+
+
+class LocalEngine:
+    """Exact, incremental GNN inference: events in, and after every batch the embeddings that a static forward
+    pass over the current graph would give, at a cost that follows what the batch touches.
+
+    parts:
+        Logical parts that the edges are spread over. One is fastest in one process; more behave as they will
+        on a cluster.
+    partitioner:
+        `hdrf`, `random`, or one with settings of its own (`HDRF(balance=1.0)`).
+    folder:
+        Keep the arrays in memory-mapped files under this folder instead of in memory.
+
+    >>> from d3gnn import LocalEngine, events
+    >>> from d3gnn.nn import GraphSAGE
+    >>> engine = LocalEngine(GraphSAGE([4, 8, 2], seed=0))
+    >>> updates = engine.apply([events.edge("ann", "bob", time=1), events.edge("bob", "cho", time=2)])
+    >>> sorted(update.id for update in updates)
+    ['ann', 'bob', 'cho']
+    >>> [update.id for update in engine.apply([events.delete_edge("bob", "cho", time=3)])]
+    ['cho']
+    >>> engine.embeddings(["bob"]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        model: GNN,
+        parts: int = 1,
+        partitioner: str | Partitioner = "hdrf",
+        schema: GraphSchema | None = None,
+        folder: str | Path | None = None,
+    ) -> None:
+        self.model = model.eval()
+        self.schema = (schema or GraphSchema()).for_model(model.in_width)
+        self.parts, self.folder = parts, folder
+        self.epoch, self.batch = 1, 0
+        self._clock = 0
+        self.metrics: Counter[str] = Counter()
+        self._log = MemoryLog()
+        self._opened: dict[tuple[str, int], Space] = {}
+        self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
+        layers: list[Layer | None] = [None, *model.layers, None]
+        self.vertices = [
+            Vertex(l, parts, self.schema, layers[l], layers[l + 1], self._space)
+            for l in range(len(layers) - 1)
+        ]
+        self.edges = [Edge(l, parts, layer, self._space) for l, layer in enumerate(model.layers, start=1)]
+
+    def __repr__(self) -> str:
+        return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
+
+    def __len__(self) -> int:
+        """How many vertices there are."""
+        return self.partition.vertex_count
+
+    def apply(self, events: EventBatch | pa.Table | Iterable[Event], clock: int | None = None) -> Updates:
+        """Take in a batch of events; what it changed.
+
+        `clock` is the arrival, in microseconds, of events that have none; the time of day unless given.
+        """
+        batch = EventBatch.of(events)
+        self._clock = max(self._clock, time.time_ns() // 1000 if clock is None else clock)
+        begun = time.perf_counter()
+        self._begin()
+        result = self.partition.process(batch, self._clock)
+        self._log.append(result.entry)
+        self.metrics["partition_us"] += int((time.perf_counter() - begun) * 1e6)
+        return self._run(batch, result)
+
+    def refresh(self) -> Updates:
+        """Rebuild everything from the log: one full forward pass over the graph as it is."""
+        entry = compact(self._log.entries, self.schema, self.parts)
+        return self._rebuild(entry)
+
+    def embeddings(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
+        """Embeddings of these vertices, one row each (NaN for an id that does not exist); of all, without ids."""
+        keys = self.ids() if ids is None else ids if isinstance(ids, IntKeys | StringKeys) else keys_of(ids)
+        out = np.full((len(keys), self.model.out_width), np.nan, np.float32)
+        part, row = self.partition.locate(keys)
+        for p in range(self.parts):
+            here = part == p
+            if here.any():
+                out[here] = self.vertices[-1].values(p, row[here])
+        return out
+
+    def ids(self) -> Keys:
+        """The ids of all vertices, in the order in which their ids were first seen."""
+        return self.partition.live_ids()
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, graph and settings to a folder, in open formats."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.model.save(folder / "model.safetensors")
+        entry = compact(self._log.entries, self.schema, self.parts)
+        if entry is not None:
+            table = entry.events.to_arrow().append_column("part", pa.array(entry.part))
+            pq.write_table(table, folder / "graph.parquet")
+        settings = {
+            "format": _FORMAT,
+            "parts": self.parts,
+            "partitioner": {"name": self.partition.partitioner.name, **asdict(self.partition.partitioner)},
+            "schema": self.schema.to_dict(),
+            "batch": self.batch,
+            "clock": self._clock,
+        }
+        (folder / "engine.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+    @staticmethod
+    def load(folder: str | Path, *, arrays: str | Path | None = None) -> LocalEngine:
+        """The engine that `save` wrote, rebuilt by one forward pass; `arrays` is as `folder` is for a new one."""
+        folder = Path(folder)
+        try:
+            settings = json.loads((folder / "engine.json").read_text())
+        except FileNotFoundError:
+            raise FileNotFoundError(f"no engine at {folder}: save one there with engine.save(folder)") from None
+        if settings.get("format") != _FORMAT:
+            raise ValueError(f"{folder} holds an engine of another format: {settings.get('format')!r}")
+        engine = LocalEngine(
+            GNN.load(folder / "model.safetensors"),
+            settings["parts"],
+            make_partitioner(**settings["partitioner"]),
+            GraphSchema(**settings["schema"]),
+            arrays,
+        )
+        engine.batch, engine._clock = settings["batch"], settings["clock"]
+        if (folder / "graph.parquet").exists():
+            table = pq.read_table(folder / "graph.parquet")
+            part = np.asarray(table["part"]).astype(np.int32)
+            engine._rebuild(LogEntry(EventBatch.from_arrow(table.drop_columns("part")), part))
+        return engine
+
+    def memory(self) -> dict[str, int]:
+        """Bytes set aside by each operator, over all parts."""
+        used: dict[str, int] = {}
+        for (operator, _), space in self._opened.items():
+            used[operator] = used.get(operator, 0) + space.nbytes
+        return used
+
+    def _rebuild(self, entry: LogEntry | None) -> Updates:
+        self.epoch += 1
+        self._begin()
+        for space in self._opened.values():
+            space.reset()
+        if entry is None:
+            nothing = EventBatch.edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+            return self._run(nothing, self.partition.process(nothing, self._clock))
+        self._log.replace(entry)
+        result = self.partition.process(entry.events, self._clock, replay=entry.part)
+        return self._run(entry.events, result)
+
+    def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
+        """Partition has spoken: the rest of the chain, operator by operator."""
+        operators: list[Operator[Any]] = [self.vertices[0]]
+        for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
+            operators += [edge, vertex]
+        blocks = result.blocks
+        with torch.inference_mode():
+            for operator in operators:
+                begun = time.perf_counter()
+                self.metrics[f"{operator.name}_bytes"] += sum(block.nbytes for block in blocks)
+                blocks = self._step(operator, blocks)
+                self.metrics[f"{operator.name}_us"] += int((time.perf_counter() - begun) * 1e6)
+        self.batch += 1
+        for space in self._opened.values():
+            space.commit(self.epoch, self.batch)
+        return self._updates(batch, result.status, blocks)
+
+    def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
+        if self.parts == 1:
+            return operator.process(0, blocks)
+        mine: list[list[Block]] = [[] for _ in range(self.parts)]
+        for block in blocks:
+            mine[block.target].append(block)
+        return [out for part in range(self.parts) for out in operator.process(part, mine[part])]
+
+    def _updates(self, batch: EventBatch, status: Small, blocks: list[Block]) -> Updates:
+        dead = [
+            DeadLetter(batch.row(int(i)), Reason(int(status[i])).text)
+            for i in np.flatnonzero(status >= Reason.NULL_ID)
+        ]
+        if not blocks:
+            empty = np.zeros(0, np.int64)
+            embedding = np.zeros((0, self.model.out_width), np.float32)
+            return Updates(self.batch, IntKeys(empty), embedding, empty, empty, empty > 0, status, dead)
+        deleted, when, arrival, embedding = (
+            blocks[0].columns[c] if len(blocks) == 1 else np.concatenate([b.columns[c] for b in blocks])
+            for c in range(4)
+        )
+        ids = concat_keys([block_keys(block) for block in blocks])
+        return Updates(self.batch, ids, embedding, when, arrival, deleted > 0, status, dead)
+
+    def _begin(self) -> None:
+        for space in self._opened.values():
+            space.begin()
+
+    def _space(self, operator: str, part: int) -> Space:
+        space = self._opened.get((operator, part))
+        if space is None:
+            where = self.folder
+            space = Space() if where is None else MappedSpace(Path(where) / operator / str(part))
+            self._opened[operator, part] = space
+        return space

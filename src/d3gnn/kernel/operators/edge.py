@@ -1,0 +1,230 @@
+"""Edge l: the edges of a part, a copy of every value they carry, one partial aggregate per destination."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from d3gnn.kernel.adjacency import Adjacency, Removed, Side
+from d3gnn.kernel.aggregators import aggregator
+from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.blocks import TOPOLOGY, Block, Kind, by_kind, joined
+from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.operators.base import Operator, Spaces
+from d3gnn.kernel.touched import NEVER, Touched, clear, make_touched, touch
+from d3gnn.nn.layer import Layer
+from d3gnn.types import Doubles, Floats, Ints, Ints32
+
+_NOTHING32 = np.zeros(0, np.int32)
+_NOTHING64 = np.zeros(0, np.int64)
+#: A message pushed to a destination reads and writes a float64 row; one pulled reads a float32 row.
+PUSH_COST = 2.0
+#: From this share of its destinations on, a part that recomputes does it whole and says so (FULL).
+WHOLE_SHARE = 0.9
+
+
+class EdgeState:
+    """What a part of Edge l knows."""
+
+    def __init__(self, space: Space, width: int) -> None:
+        self.space = space
+        self.adjacency = Adjacency(space, space.counters[:3])
+        self.values = space.array("values", np.float32, width)
+        self.sums = space.array("sums", np.float64, width)
+        self.count = space.array("count", np.int32)
+        self.master = space.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
+        self.touched = make_touched(0)
+        self.reserve(1, 1)
+
+    def reserve(self, slots: int, edges: int) -> None:
+        if slots > len(self.master.data):
+            for array in (self.values, self.sums, self.count, self.master):
+                array.reserve(slots)
+        self.adjacency.reserve(slots, edges)
+        if len(self.touched.mark) < len(self.master.data):
+            self.touched = make_touched(len(self.master.data))
+
+
+class Edge(Operator[EdgeState]):
+    """The edges of layer `index`."""
+
+    def __init__(self, index: int, parts: int, layer: Layer, spaces: Spaces) -> None:
+        super().__init__(spaces)
+        self.name = f"edge-{index}"
+        self.parts, self.width, self.sends_value = parts, layer.message_width, layer.sends_value
+        self.aggregator = aggregator(layer.aggregator)
+
+    def open(self, space: Space, part: int) -> EdgeState:
+        return EdgeState(space, self.width)
+
+    def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
+        state = self.state(part)
+        blocks = list(blocks)
+        found = by_kind(blocks)
+        out = [block for block in blocks if block.kind in TOPOLOGY or block.kind is Kind.ROOTS]
+        removes, leaves = joined(found.get(Kind.REMOVES)), joined(found.get(Kind.LEAVES))
+        replicas, adds = joined(found.get(Kind.REPLICAS)), joined(found.get(Kind.ADDS))
+        values = found.get(Kind.VALUES, [])
+        state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
+        if replicas:
+            slot, master_part, master_row = replicas.columns
+            state.master.data[slot, 0] = master_part + 1
+            state.master.data[slot, 1] = master_row
+
+        # (a) the net topology, (b) removed edges take their old messages with them, ...
+        removed = self._remove(state, removes, leaves)
+        before = state.adjacency.out
+        incoming = sum(int(before.length[block.columns[0]].sum()) for block in values)
+        gone = 0 if removed is None else len(removed.src)
+        messages = gone + (len(adds) if adds else 0)
+        # Pushing `incoming` messages one by one, or pulling all messages of the destinations they reach?
+        pulls = incoming * PUSH_COST > state.adjacency.edge_count + messages and incoming > 64
+        if removed is not None:
+            self._retract(state, removed, leaves)
+        # ... (c) the edges that stay carry the new values, (d) new edges carry new values.
+        for block in values:
+            messages += self._replace(state, block, pulls)
+        if adds:
+            slots, src, dst, time, arrival = adds.columns
+            state.adjacency.add(slots, src, dst)
+            self.aggregator.add(
+                src, dst, time, arrival, state.values.data, state.sums.data, state.count.data, state.touched
+            )
+        whole = pulls and self._pull(state)
+        if self.sends_value:
+            out.extend(self._roots(state, part, block) for block in values if block.source == part)
+        out.extend(self._partials(state, part, whole))
+        self.metrics["messages"] += messages
+        self.metrics["touched"] += int(state.touched.count[0])
+        self.metrics["recomputed"] += pulls
+        self.metrics["full"] += whole
+        clear(state.touched)
+        return out
+
+    def _remove(self, state: EdgeState, removes: Block | None, leaves: Block | None) -> Removed | None:
+        if removes is None and leaves is None:
+            return None
+        nothing = (_NOTHING32, _NOTHING64, _NOTHING64)
+        return state.adjacency.remove(
+            *(removes.columns if removes else nothing), *(leaves.columns if leaves else nothing)
+        )
+
+    def _retract(self, state: EdgeState, removed: Removed, leaves: Block | None) -> None:
+        values, sums, count = state.values.data, state.sums.data, state.count.data
+        self.aggregator.retract(*removed, values, sums, count, state.touched)
+        if leaves:
+            slot = leaves.columns[0]
+            state.master.data[slot, 0] = 0
+            values[slot] = 0
+            sums[slot] = 0
+            count[slot] = 0
+
+    def _replace(self, state: EdgeState, block: Block, pulls: bool) -> int:
+        slot, time, arrival, fresh = block.columns
+        out, values, touched = state.adjacency.out, state.values.data, state.touched
+        if pulls:
+            return _touch_reached(slot, fresh, time, arrival, values, out, touched)
+        return self.aggregator.replace(
+            slot, fresh, time, arrival, values, out, state.sums.data, touched
+        )
+
+    def _pull(self, state: EdgeState) -> bool:
+        """Recompute what was touched, or everything where that is nearly all; whether it was everything."""
+        into, touched = state.adjacency.into, state.touched
+        reached = touched.vertices[: touched.count[0]]
+        destinations = np.flatnonzero(into.length).astype(np.int32)
+        whole = len(reached) >= WHOLE_SHARE * len(destinations)
+        self.aggregator.recompute(
+            reached, state.values.data, into, state.sums.data, state.count.data
+        )
+        if whole:
+            rest = destinations[touched.mark[destinations] == 0]
+            self.aggregator.recompute(rest, state.values.data, into, state.sums.data, state.count.data)
+            _touch_silently(touched, rest)
+        return whole
+
+    def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
+        slot, time, arrival, value = block.columns
+        return Block(Kind.ROOTS, part, part, (state.master.data[slot, 1], time, arrival, value))
+
+    def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
+        touched = state.touched
+        if not touched.count[0] and not whole:
+            return []
+        order, ends = _by_master_part(touched, state.master.data, self.parts)
+        columns = _gather_partials(
+            order, touched, state.master.data, state.count.data, state.sums.data
+        )
+        blocks = []
+        begin = 0
+        for target in range(self.parts):
+            end = int(ends[target])
+            if end > begin or whole:
+                mine = columns if end - begin == len(order) else tuple(c[begin:end] for c in columns)
+                blocks.append(Block(Kind.PARTIALS, part, target, mine, full=whole))
+            begin = end
+        return blocks
+
+
+@lean
+def _touch_reached(
+    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, out: Side, touched: Touched
+) -> int:
+    """As an aggregator's `replace`, but leaves the sums to a recomputation."""
+    messages = 0
+    for i in range(len(slots)):
+        u = slots[i]
+        changed = False
+        for k in range(values.shape[1]):
+            changed |= fresh[i, k] != values[u, k]
+            values[u, k] = fresh[i, k]
+        if changed:
+            messages += out.length[u]
+            for j in range(out.begin[u], out.begin[u] + out.length[u]):
+                touch(touched, out.other[j], time[i], arrival[i])
+    return messages
+
+
+@lean
+def _touch_silently(touched: Touched, vertices: Ints32) -> None:
+    """Put vertices on the list without a cause: they are sent, but change nothing further on."""
+    for v in vertices:
+        touch(touched, v, -NEVER, NEVER)
+
+
+@compiled
+def _by_master_part(touched: Touched, master: Ints32, parts: int) -> tuple[Ints32, Ints]:
+    """Places of the touched vertices, ordered by the part of their master, without those that have left."""
+    ends = np.zeros(parts + 1, np.int64)
+    for i in range(touched.count[0]):
+        ends[master[touched.vertices[i], 0]] += 1
+    ends[0] = 0
+    for p in range(parts):
+        ends[p + 1] += ends[p]
+    order = np.empty(ends[parts], np.int32)
+    at = ends[:parts].copy()
+    for i in range(touched.count[0]):
+        p = master[touched.vertices[i], 0] - 1
+        if p >= 0:
+            order[at[p]] = i
+            at[p] += 1
+    return order, ends[1:]
+
+
+@compiled
+def _gather_partials(
+    order: Ints32, touched: Touched, master: Ints32, count: Ints32, sums: Doubles
+) -> tuple[Ints32, Ints32, Ints, Ints, Floats]:
+    n, width = len(order), sums.shape[1]
+    rows, counts = np.empty(n, np.int32), np.empty(n, np.int32)
+    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
+    state = np.empty((n, width), np.float32)
+    for i in range(n):
+        at = order[i]
+        v = touched.vertices[at]
+        rows[i], counts[i] = master[v, 1], count[v]
+        time[i], arrival[i] = touched.time[at], touched.arrival[at]
+        for k in range(width):
+            state[i, k] = sums[v, k]
+    return rows, counts, time, arrival, state

@@ -1,0 +1,367 @@
+"""The oracle: what the graph is after some events, and what a static forward pass over it gives.
+
+It is written to be read, one event at a time on plain dictionaries, and shares no code with the operators
+that are held against it.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from d3gnn.events import (
+    Element,
+    Event,
+    EventBatch,
+    GraphSchema,
+    Key,
+    Keys,
+    Op,
+    Reason,
+    check,
+    feature_index,
+    keys_of,
+    order,
+)
+from d3gnn.kernel.hashing import initial_values
+from d3gnn.nn import GNN
+from d3gnn.types import Array, Floats, Ints
+
+Value: TypeAlias = tuple[float, ...]
+#: Named values, each with the time of its newest event; a value of None was deleted at that time.
+Timed: TypeAlias = dict[str, tuple[int, Value | None]]
+#: What tells one edge from another: its ends and its key.
+EdgeName: TypeAlias = tuple[Key, Key, Key | None]
+
+_LABEL = "label"
+#: How many messages are in hand at once while they are summed.
+_CHUNK = 1 << 16
+
+
+class _Change(NamedTuple):
+    """An event as its handler sees it; where it is good in itself, what the handler reads is not null."""
+
+    src: Key
+    dst: Key
+    key: Key | None
+    name: str
+    value: Value | None
+    time: int
+
+
+class Oracle:
+    """The graph that the events so far have made.
+
+    >>> from d3gnn.events import delete_vertex, edge
+    >>> oracle = Oracle(GraphSchema(features={"x": 2}))
+    >>> oracle.apply([edge("ann", "bob"), edge("ann", "bob"), edge("bob", "eve"), delete_vertex("eve")])
+    [<Reason.APPLIED: 0>, <Reason.REPEATED: 1>, <Reason.APPLIED: 0>, <Reason.APPLIED: 0>]
+    >>> oracle.vertices, oracle.edges()
+    (['ann', 'bob'], [('ann', 'bob')])
+    """
+
+    def __init__(self, schema: GraphSchema) -> None:
+        self.schema = schema
+        self._id_type: type[Keys] | None = None
+        self._key_type: type[Keys] | None = None
+        #: Vertices in the order of their creation, with their features.
+        self._features: dict[Key, Timed] = {}
+        #: How many copies of an edge there are.
+        self._copies: dict[EdgeName, int] = {}
+        #: Features of each copy that has any; copies are numbered from the oldest.
+        self._edge_features: dict[tuple[EdgeName, int], Timed] = {}
+        #: Edges that begin or end at a vertex; a dictionary for its order.
+        self._incident: dict[Key, dict[EdgeName, None]] = {}
+        #: Labels by id, of vertices that exist and of those that do not yet.
+        self._labels: dict[Key, Timed] = {}
+        self._handlers: dict[tuple[int, int], Callable[[_Change], Reason]] = {
+            (Element.VERTEX, Op.CREATE): self._create_vertex,
+            (Element.VERTEX, Op.UPDATE): self._set_existing_vertex,
+            (Element.VERTEX, Op.DELETE): self._delete_vertex,
+            (Element.FEATURE, Op.CREATE): self._set_feature,
+            (Element.FEATURE, Op.UPDATE): self._set_existing_vertex,
+            (Element.FEATURE, Op.DELETE): self._set_existing_vertex,
+            (Element.EDGE, Op.CREATE): self._create_edge,
+            (Element.EDGE, Op.UPDATE): self._set_existing_edge,
+            (Element.EDGE, Op.DELETE): self._delete_edge,
+            (Element.EDGE_FEATURE, Op.CREATE): self._set_existing_edge,
+            (Element.EDGE_FEATURE, Op.UPDATE): self._set_existing_edge,
+            (Element.EDGE_FEATURE, Op.DELETE): self._set_existing_edge,
+            (Element.LABEL, Op.CREATE): self._set_label,
+            (Element.LABEL, Op.UPDATE): self._set_label,
+            (Element.LABEL, Op.DELETE): self._delete_label,
+        }
+
+    def apply(self, events: EventBatch | pa.Table | Iterable[Event]) -> list[Reason]:
+        """Apply one batch; what became of each event, in the order of its rows."""
+        batch = EventBatch.of(events)
+        reasons = self._screen(batch)
+        elements, ops, columns = batch.element.tolist(), batch.op.tolist(), _columns(batch, self.schema)
+        positions = order(batch)
+        with _no_collection():
+            for i in range(len(batch)) if positions is None else positions.tolist():
+                if reasons[i] is Reason.APPLIED:
+                    change = _Change._make([column[i] for column in columns])
+                    reasons[i] = self._handlers[elements[i], ops[i]](change)
+        return reasons
+
+    @property
+    def vertices(self) -> list[Key]:
+        """The ids of all vertices, in the order of their creation."""
+        return list(self._features)
+
+    def edges(self) -> list[tuple[Key, Key]]:
+        """Source and destination of every edge that carries messages: each copy, both ways if undirected."""
+        pairs: list[tuple[Key, Key]] = []
+        for (u, v, _), copies in self._copies.items():
+            pairs.extend([(u, v)] * copies)
+            if not self.schema.directed and u != v:
+                pairs.extend([(v, u)] * copies)
+        return pairs
+
+    def edge_index(self) -> tuple[Ints, Ints]:
+        """The edges as positions in `vertices`: those of the sources, those of the destinations."""
+        position = {id: i for i, id in enumerate(self._features)}
+        pairs = self.edges()
+        return (
+            np.array([position[u] for u, _ in pairs], np.int64),
+            np.array([position[v] for _, v in pairs], np.int64),
+        )
+
+    def inputs(self) -> Floats:
+        """The model's input [n, width], a row per vertex: its features side by side, initial where absent."""
+        x = initial_values(keys_of(self.vertices), self.schema.width)
+        begin = 0
+        for name, width in self.schema.features.items():
+            for row, features in zip(x, self._features.values(), strict=True):
+                value = _get(features, name)
+                if value is not None:
+                    row[begin : begin + width] = value
+            begin += width
+        return x
+
+    @property
+    def labels(self) -> dict[Key, Value]:
+        """Labels of the vertices that exist."""
+        return {id: value for id, value in self._known_labels() if id in self._features}
+
+    @property
+    def parked_labels(self) -> dict[Key, Value]:
+        """Labels that wait for their vertex."""
+        return {id: value for id, value in self._known_labels() if id not in self._features}
+
+    def edge_features(self, src: Key, dst: Key, key: Key | None = None) -> list[dict[str, Value]]:
+        """The features of an edge, one dictionary per copy, oldest first; empty if there is no such edge."""
+        edge = self._edge_name(src, dst, key)
+        stored = (self._edge_features.get((edge, copy), {}) for copy in range(self._copies.get(edge, 0)))
+        return [{name: value for name, (_, value) in s.items() if value is not None} for s in stored]
+
+    def _screen(self, batch: EventBatch) -> list[Reason]:
+        """APPLIED for events that are good in themselves and name things by the right type of id."""
+        reasons = [Reason(r) for r in check(batch, self.schema).tolist()]
+        good = [i for i, reason in enumerate(reasons) if reason is Reason.APPLIED]
+        if not good:
+            return reasons
+        # Dead letters are in no way applied: only a good event may fix the type.
+        self._id_type = self._id_type or type(batch.src)
+        is_edge = np.isin(batch.element, (Element.EDGE, Element.EDGE_FEATURE)).tolist()
+        for i in good:
+            if type(batch.src) is not self._id_type or (is_edge[i] and type(batch.dst) is not self._id_type):
+                reasons[i] = Reason.WRONG_ID_TYPE
+        if self.schema.edges == "keyed" and batch.key is not None:
+            keyed = [i for i in good if is_edge[i] and reasons[i] is Reason.APPLIED]
+            if keyed:
+                self._key_type = self._key_type or type(batch.key)
+            if type(batch.key) is not self._key_type:
+                for i in keyed:
+                    reasons[i] = Reason.WRONG_ID_TYPE
+        return reasons
+
+    def _create_vertex(self, change: _Change) -> Reason:
+        if change.value is not None:
+            return self._set_feature(change)
+        if change.src in self._features:
+            return Reason.REPEATED
+        self._ensure_vertex(change.src)
+        return Reason.APPLIED
+
+    def _set_feature(self, change: _Change) -> Reason:
+        return _set(self._ensure_vertex(change.src), change)
+
+    def _set_existing_vertex(self, change: _Change) -> Reason:
+        if change.src not in self._features:
+            return Reason.NO_SUCH_VERTEX
+        return _set(self._features[change.src], change)
+
+    def _delete_vertex(self, change: _Change) -> Reason:
+        if change.src not in self._features:
+            return Reason.NO_SUCH_VERTEX
+        for edge in list(self._incident[change.src]):
+            while edge in self._copies:
+                self._remove_newest(edge)
+        del self._incident[change.src]
+        del self._features[change.src]
+        self._labels.pop(change.src, None)
+        return Reason.APPLIED
+
+    def _create_edge(self, change: _Change) -> Reason:
+        self._ensure_vertex(change.src)
+        self._ensure_vertex(change.dst)
+        edge = self._edge_name(change.src, change.dst, change.key)
+        copies = self._copies.get(edge, 0)
+        if copies == 0 or self.schema.edges in ("multi", "append"):
+            self._copies[edge] = copies + 1
+            self._incident[change.src][edge] = None
+            self._incident[change.dst][edge] = None
+        elif change.value is None:
+            return Reason.REPEATED
+        return Reason.APPLIED if change.value is None else self._set_existing_edge(change)
+
+    def _set_existing_edge(self, change: _Change) -> Reason:
+        edge = self._edge_name(change.src, change.dst, change.key)
+        if edge not in self._copies:
+            return Reason.NO_SUCH_EDGE
+        newest = self._copies[edge] - 1
+        return _set(self._edge_features.setdefault((edge, newest), {}), change)
+
+    def _delete_edge(self, change: _Change) -> Reason:
+        edge = self._edge_name(change.src, change.dst, change.key)
+        if edge not in self._copies:
+            return Reason.NO_SUCH_EDGE
+        self._remove_newest(edge)
+        return Reason.APPLIED
+
+    def _remove_newest(self, edge: EdgeName) -> None:
+        self._copies[edge] -= 1
+        self._edge_features.pop((edge, self._copies[edge]), None)
+        if self._copies[edge] == 0:
+            del self._copies[edge]
+            for end in {edge[0], edge[1]}:
+                del self._incident[end][edge]
+
+    def _set_label(self, change: _Change) -> Reason:
+        return _set(self._labels.setdefault(change.src, {}), change)
+
+    def _delete_label(self, change: _Change) -> Reason:
+        stored = self._labels.get(change.src, {})
+        if _get(stored, change.name) is None:
+            return Reason.REPEATED if change.src in self._features else Reason.NO_SUCH_VERTEX
+        return _set(stored, change)
+
+    def _ensure_vertex(self, id: Key) -> Timed:
+        if id not in self._features:
+            self._features[id] = {}
+            self._incident[id] = {}
+        return self._features[id]
+
+    def _edge_name(self, src: Key, dst: Key, key: Key | None) -> EdgeName:
+        if not self.schema.directed and str(dst) < str(src):  # any total order will do
+            src, dst = dst, src
+        return src, dst, key
+
+    def _known_labels(self) -> list[tuple[Key, Value]]:
+        known = ((id, _get(stored, _LABEL)) for id, stored in self._labels.items())
+        return [(id, value) for id, value in known if value is not None]
+
+
+def forward(model: GNN, inputs: Floats, src_index: Ints, dst_index: Ints) -> Floats:
+    r"""A static forward pass, layer by layer over the whole graph: [n, in_width] -> [n, out_width].
+
+    .. math:: x_v' = \psi(\text{root}(x_v), \rho_{(u, v) \in E} \text{message}(x_u))
+
+    The sum of no messages is 0, and so is their mean.
+    """
+    src, dst = torch.from_numpy(src_index), torch.from_numpy(dst_index)
+    with torch.inference_mode():
+        x = torch.from_numpy(inputs)
+        for layer in model.layers:
+            messages = layer.message(x)
+            total = torch.zeros(messages.shape, dtype=torch.float64)
+            for begin in range(0, len(src), _CHUNK):
+                some = slice(begin, begin + _CHUNK)
+                total.index_add_(0, dst[some], messages[src[some]].double())
+            if layer.aggregator == "mean":
+                total /= torch.bincount(dst, minlength=len(x)).clamp(min=1).unsqueeze(1)
+            elif layer.aggregator != "sum":
+                raise NotImplementedError(f"the oracle has no aggregator {layer.aggregator!r}: sum or mean")
+            x = layer.update(layer.root(x), total.float())
+        out: Floats = x.numpy()
+    return out
+
+
+def embeddings(model: GNN, oracle: Oracle) -> dict[Key, Floats]:
+    """The embedding of every vertex of the graph as it is now, recomputed from scratch."""
+    return dict(zip(oracle.vertices, forward(model, oracle.inputs(), *oracle.edge_index()), strict=True))
+
+
+def relative_error(got: Array, expected: Array) -> float:
+    r"""How far two matrices are apart, measured by the largest number in the expected one.
+
+    .. math:: \max_{ij} |got_{ij} - expected_{ij}| \; / \; \max_{ij} |expected_{ij}|
+
+    0 where they are empty; where all that is expected is 0, the largest difference itself.
+
+    >>> relative_error(np.array([[1.0, 2.2]]), np.array([[1.0, 2.0]]))
+    0.1...
+    """
+    if got.shape != expected.shape:
+        raise ValueError(f"these have the shapes {got.shape} and {expected.shape}: they must be the same")
+    if not got.size:
+        return 0.0
+    expected = expected.astype(np.float64)
+    difference = float(np.abs(got - expected).max())
+    scale = float(np.abs(expected).max())
+    return difference / scale if scale else difference
+
+
+def _get(store: Timed, name: str) -> Value | None:
+    return store[name][1] if name in store else None
+
+
+def _set(store: Timed, change: _Change) -> Reason:
+    """Last writer wins by event time; of equal times, the later in order. No value: it is deleted."""
+    if change.name in store and change.time < store[change.name][0]:
+        return Reason.LATE
+    store[change.name] = (change.time, change.value)
+    return Reason.APPLIED
+
+
+def _columns(batch: EventBatch, schema: GraphSchema) -> list[Sequence[Any]]:
+    """The columns of a batch as lists, one for each field of `_Change`."""
+    nothing: list[None] = [None] * len(batch)
+    src = batch.src.to_list()
+    dst = nothing if batch.dst is None else batch.dst.to_list()
+    key = nothing if batch.key is None or schema.edges != "keyed" else batch.key.to_list()
+    values: Sequence[Value | None] = nothing
+    if batch.values is not None and batch.value_offsets is not None:
+        flat = batch.values.tolist()
+        values = [tuple(flat[begin:end]) or None for begin, end in pairwise(batch.value_offsets.tolist())]
+    index = feature_index(batch, schema).tolist()
+    names = [_names(schema, element) for element in Element]
+    named = [names[e][i] if i >= 0 else "" for e, i in zip(batch.element.tolist(), index, strict=True)]
+    return [src, dst, key, named, values, batch.time.tolist()]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Pause the garbage collector: dictionaries of edges hold no cycles, and searching them takes longest."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _names(schema: GraphSchema, element: Element) -> list[str]:
+    if element is Element.LABEL:
+        return [_LABEL]
+    return list(schema.features if element in (Element.VERTEX, Element.FEATURE) else schema.edge_features)

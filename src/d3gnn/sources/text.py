@@ -1,0 +1,144 @@
+"""Delimited text as a table: what separates the columns, whether there is a header, what is a comment."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from d3gnn.sources.columns import names_ends
+from d3gnn.sources.errors import EdgeListError
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_COMMENTS = (b"#", b"%")
+_COMMENT_LINE = re.compile(rb"^[ \t]*[#%].*(?:\r?\n|\Z)", re.MULTILINE)
+_BLANKS = re.compile(rb"[ \t]+")
+_BLANKS_AT_ENDS = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
+_NUMBER = re.compile(r"[+-]?(\d[\d.:/T-]*(e[+-]?\d+)?Z?)?", re.IGNORECASE)
+_SAMPLE_LINES = 20
+_BLOCK = 8 << 20
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of a file that hold edges, and how to cut them."""
+
+    path: Path
+    data: bytes
+    delimiter: str
+    header: list[str] | None
+
+    @classmethod
+    def load(cls, path: Path) -> Text:
+        """Read a file, gzipped or not, without its comments and its header."""
+        data = _without_comments(_bytes_of(path))
+        sample = _sample(data)
+        if not sample:
+            raise EdgeListError(
+                f"{path} holds no edges: it is empty or only comments; give lines of `src dst`"
+            )
+        delimiter = _delimiter(sample)
+        if delimiter == " ":
+            data = _with_single_blanks(data)
+        rows = [_cells(line, delimiter) for line in sample]
+        if len(rows[0]) < 2:
+            raise EdgeListError(
+                f"{path} has fewer than two columns: its first line is {sample[0][:80]!r}; "
+                "an edge needs a source and a target, separated by white space, a comma, a tab or a semicolon"
+            )
+        header = rows[0] if _is_header(rows) else None
+        if header is not None:
+            data = data.lstrip(b"\r\n").partition(b"\n")[2]
+            if not data.strip():
+                raise EdgeListError(f"{path} holds no edges: it has a header only; give lines of `src dst`")
+        return cls(path, data, delimiter, header)
+
+
+def read_text(text: Text, *, as_strings: Sequence[int] = ()) -> Any:
+    """The columns, named by position, with the types that all of their values allow."""
+    return pa.csv.read_csv(
+        pa.BufferReader(text.data),
+        read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK),
+        parse_options=pa.csv.ParseOptions(delimiter=text.delimiter),
+        convert_options=pa.csv.ConvertOptions(
+            column_types={f"f{column}": pa.string() for column in as_strings}
+        ),
+    )
+
+
+def _bytes_of(path: Path) -> bytes:
+    data = path.read_bytes()
+    if data.startswith(_GZIP_MAGIC):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise EdgeListError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
+    if b"\0" in data[:4096]:
+        raise EdgeListError(
+            f"{path} is neither text (UTF-8), gzipped text nor Parquet; convert it to one of them"
+        )
+    return data.removeprefix(_BYTE_ORDER_MARK)
+
+
+def _without_comments(data: bytes) -> bytes:
+    # Looking for a newline and a mark is far faster than the expression, and most files have no comments.
+    if data.lstrip()[:1] in _COMMENTS or any(b"\n" + mark in data for mark in _COMMENTS):
+        return _COMMENT_LINE.sub(b"", data)
+    return data
+
+
+def _sample(data: bytes) -> list[str]:
+    """The first lines that are not blank."""
+    lines: list[str] = []
+    start = 0
+    while start < len(data) and len(lines) < _SAMPLE_LINES:
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        line = data[start:end].decode("utf-8", errors="replace").strip("\r\n")
+        if line.strip():
+            lines.append(line)
+        start = end + 1
+    return lines
+
+
+def _delimiter(sample: list[str]) -> str:
+    """The mark that cuts all lines alike; else white space."""
+    for mark in "\t,;":
+        counts = {line.count(mark) for line in sample}
+        if len(counts) == 1 and counts != {0}:
+            return mark
+    return " "
+
+
+def _with_single_blanks(data: bytes) -> bytes:
+    """White space as one blank between columns and none around the line, which is what the parser takes."""
+    padded = b"\n" + data + b"\n"
+    if b"\t" in data or any(run in padded for run in (b"  ", b" \n", b"\n ", b" \r")):
+        return _BLANKS.sub(b" ", _BLANKS_AT_ENDS.sub(b"", data))
+    return data
+
+
+def _cells(line: str, delimiter: str) -> list[str]:
+    cells = line.split() if delimiter == " " else line.split(delimiter)
+    return [cell.strip().strip('"') for cell in cells]
+
+
+def _is_header(rows: list[list[str]]) -> bool:
+    """No cell is a number, and either the cells are known names or a number stands below one of them.
+
+    A cell that comes back below is an id: `u v` over `v w` is two edges.
+    """
+    first, below = rows[0], rows[1:]
+    if any(_NUMBER.fullmatch(cell) for cell in first):
+        return False
+    if any(cell in row for row in below for cell in first):
+        return False
+    return names_ends(first) or any(_NUMBER.fullmatch(cell) and cell for row in below for cell in row)
