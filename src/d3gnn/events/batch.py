@@ -276,6 +276,8 @@ class EventBatch:
         """All events of several batches of one id type, one after another."""
         if len(batches) == 1:
             return batches[0]
+        if not batches:
+            return EventBatch.of([])
         lengths = [len(b) for b in batches]
 
         def join(name: str, fill: Any, dtype: type) -> Any:
@@ -288,10 +290,7 @@ class EventBatch:
             return np.concatenate(list(filled))
 
         names = tuple(sorted({name for b in batches for name in b.names}))
-        feature = join("feature", -1, np.int8)
-        if names:
-            recoded = [_recode(b, names) for b in batches]
-            feature = np.concatenate(recoded)
+        feature = np.concatenate([_recode(b, names) for b in batches]) if names else None
         values = offsets = None
         if any(b.values is not None for b in batches):
             values = np.concatenate([b.values for b in batches if b.values is not None])
@@ -317,10 +316,10 @@ class EventBatch:
         )
 
 
-def _recode(batch: EventBatch, names: tuple[str, ...]) -> Small:
+def _recode(batch: EventBatch, names: tuple[str, ...]) -> Ints32:
     if batch.feature is None:
-        return np.full(len(batch), -1, np.int8)
-    lookup = np.array([names.index(name) for name in batch.names] + [-1], np.int8)
+        return np.full(len(batch), -1, np.int32)
+    lookup: Ints32 = np.array([names.index(name) for name in batch.names] + [-1], np.int32)
     return lookup[batch.feature]
 
 
@@ -350,14 +349,6 @@ def _optional_ints(column: Sequence[int | None]) -> Ints | None:
     if all(c is None for c in column):
         return None
     return np.array([NO_TIME if c is None else c for c in column], np.int64)
-
-
-def _untyped_nulls(table: pa.Table) -> pa.Table:
-    """The table with key columns of nulls alone free to become integers or strings."""
-    for i, name in enumerate(table.column_names):
-        if name in ("src", "dst", "key") and table[name].null_count == table.num_rows:
-            table = table.set_column(i, name, pa.nulls(table.num_rows))
-    return table
 
 
 def _offsets(lengths: Any) -> Ints:

@@ -163,9 +163,11 @@ def null_keys(kind: type[IntKeys] | type[StringKeys], n: int) -> Keys:
 
 
 def concat_keys(parts: Sequence[Keys]) -> Keys:
-    """One column from several of the same type."""
+    """One column from several of the same type; a column of nulls alone goes with either."""
     if len(parts) == 1:
         return parts[0]
+    kind = next((type(p) for p in parts if len(p) and (p.valid is None or p.valid.any())), IntKeys)
+    parts = [p if len(p) and (p.valid is None or p.valid.any()) else null_keys(kind, len(p)) for p in parts]
     valid = None
     if any(p.valid is not None for p in parts):
         valid = np.concatenate([np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts])

@@ -180,7 +180,7 @@ class MappedSpace(Space):
         return self.folder / f"{array.name}.array"
 
     def _open(self, array: GrowableArray) -> None:
-        if not self._path(array).exists():
+        if array.row_bytes == 0 or not self._path(array).exists():
             return
         size = self._path(array).stat().st_size
         rows = size // array.row_bytes
@@ -188,6 +188,9 @@ class MappedSpace(Space):
             self._remap(array, rows)
 
     def _grow(self, array: GrowableArray, rows: int) -> None:
+        if array.row_bytes == 0:  # a graph without, say, edge features: nothing to keep
+            array.data = np.zeros((rows, *array.row_shape), array.dtype)
+            return
         file = os.open(self._path(array), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             # A sparse file on a full tmpfs would kill the process at the first write; this says so instead.

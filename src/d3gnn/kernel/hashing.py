@@ -32,7 +32,7 @@ def hash_ints(values: Ints, out: Hashes) -> None:
 def hash_strings(offsets: Ints, data: Bytes, out: Hashes) -> None:
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]
-        h = np.uint64(end - begin)
+        h = mix(np.uint64(end - begin))  # so that no length can be mistaken for a byte
         word = np.uint64(0)
         shift = np.uint64(0)
         for j in range(begin, end):

@@ -31,6 +31,11 @@ class KeyColumn:
         """Whether keys of this type belong here."""
         return self.type is None or isinstance(keys, self.type)
 
+    def fix_type(self, keys: Keys, good: Bools) -> None:
+        """From the first good key on, only keys of its type belong here."""
+        if self.type is None and good.any():
+            self._counters[_TYPE] = _INT if isinstance(keys, IntKeys) else _STRING
+
     def put(self, rows: Array, keys: Keys) -> None:
         """Write keys at `rows`, each of which is written once."""
         if not len(rows):

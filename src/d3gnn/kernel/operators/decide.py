@@ -90,6 +90,7 @@ class Decisions(NamedTuple):
     remove_part: Ints32
     remove_slot: Ints32
     remove_event: Ints32
+    remove_loop: Ints32  # 1 for an edge from a vertex to itself
     drop_vertex: Ints32
     drop_event: Ints32
     feature_vertex: Ints32
@@ -105,7 +106,7 @@ N_VERTEX, N_REPLICA, N_SOURCE, N_ADD, N_REMOVE, N_DROP, N_FEATURE, N_EDGE_FEATUR
 def make_decisions(n: int) -> Decisions:
     """Empty lists for a batch of n events."""
     twice = 2 * n
-    lengths = (twice, 3 * n, twice, twice, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n)
+    lengths = (twice, 3 * n, twice, twice, *[n] * (len(Decisions._fields) - 5))
     whole = np.empty(sum(lengths), np.int32)
     lists = []
     at = 0
@@ -365,6 +366,7 @@ def _remove_edge(
         n = out.counts[N_REMOVE]
         out.counts[N_REMOVE] += 1
         out.remove_part[n], out.remove_slot[n], out.remove_event[n] = part, records.slot[r], i
+        out.remove_loop[n] = 1 if records.u[r] == records.v[r] else 0
     free_record(records, r, graph.free_edge)
 
 

@@ -20,8 +20,15 @@ _NOTHING32 = np.zeros(0, np.int32)
 _NOTHING64 = np.zeros(0, np.int64)
 #: A message pushed to a destination reads and writes a float64 row; one pulled reads a float32 row.
 PUSH_COST = 2.0
+#: Below so many messages it is not worth thinking about.
+SMALLEST_PULL = 64
 #: From this share of its destinations on, a part that recomputes does it whole and says so (FULL).
 WHOLE_SHARE = 0.9
+
+
+def prefers_pull(incoming: int, edges: int) -> bool:
+    """Whether to pull all messages of the destinations that changed sources reach, instead of pushing theirs."""
+    return incoming > SMALLEST_PULL and incoming * PUSH_COST > edges
 
 
 class EdgeState:
@@ -78,8 +85,7 @@ class Edge(Operator[EdgeState]):
         incoming = sum(int(before.length[block.columns[0]].sum()) for block in values)
         gone = 0 if removed is None else len(removed.src)
         messages = gone + (len(adds) if adds else 0)
-        # Pushing `incoming` messages one by one, or pulling all messages of the destinations they reach?
-        pulls = incoming * PUSH_COST > state.adjacency.edge_count + messages and incoming > 64
+        pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
         if removed is not None:
             self._retract(state, removed, leaves)
         # ... (c) the edges that stay carry the new values, (d) new edges carry new values.

@@ -187,6 +187,9 @@ class Partition:
         good = status == 0
         src = self._intern(batch.src, batch, status, good)
         dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good)
+        if (src < 0).any() or (dst < 0).any():  # perhaps named by an event that comes later in the columns
+            src = self.ids.find(batch.src)
+            dst = src if batch.dst is None else self.ids.find(batch.dst)
         key = np.zeros(len(batch), np.int64)
         if batch.key is not None and self.schema.edges == "keyed":
             key = self._key_numbers(batch.key, batch, status)
@@ -205,7 +208,9 @@ class Partition:
             status[mistyped] = Reason.WRONG_ID_TYPE
             return np.full(len(keys), -1, np.int32)
         # Only events that can make a vertex, or park a label, may make an id known.
-        make = good & (status == 0) & (batch.op != Op.DELETE)
+        good = good & (status == 0)
+        self.ids.keys.fix_type(keys, good)
+        make = good & (batch.op != Op.DELETE)
         return self.ids.intern(keys, make)[0]
 
     def _key_numbers(self, keys: Keys, batch: EventBatch, status: Small) -> Ints:
@@ -297,7 +302,9 @@ class Partition:
             n = counts[d.N_REMOVE]
             part, slot, event = made.remove_part[:n], made.remove_slot[:n], made.remove_event[:n]
             columns = (slot, time[event], arrival[event])
-            self._group(blocks, Kind.REMOVES, part, self._both_ways(columns, slot=0))
+            if not self.schema.directed:
+                columns, part = _both_ways(columns), _one_way_loops(part, made.remove_loop[:n] > 0)
+            self._group(blocks, Kind.REMOVES, part, columns)
         if counts[d.N_ADD]:
             self._add_blocks(blocks, made, time, arrival, graph)
         if counts[d.N_FEATURE]:
@@ -321,20 +328,10 @@ class Partition:
         columns = (made.add_slot[:n], src, dst, time[event], arrival[event])
         extents = graph.next_edge
         if not self.schema.directed:
-            columns, part = self._both_ways(columns, slot=0), np.repeat(part, 2)
+            columns, part = _both_ways(columns), _one_way_loops(part, src == dst)
             columns[1][1::2], columns[2][1::2] = dst, src
-            part[1::2][src == dst] = -1  # a loop goes one way
             extents = 2 * extents
         self._group(blocks, Kind.ADDS, part, columns, extents)
-
-    def _both_ways(self, columns: tuple[Array, ...], slot: int) -> tuple[Array, ...]:
-        """Undirected edges as two directed ones, in slots of their own."""
-        if self.schema.directed:
-            return columns
-        doubled = [np.repeat(column, 2) for column in columns]
-        doubled[slot] = doubled[slot] * 2
-        doubled[slot][1::2] += 1
-        return tuple(doubled)
 
     def _drop_blocks(
         self, blocks: list[Block], made: d.Decisions, time: Ints, arrival: Ints, graph: d.Graph
@@ -370,8 +367,6 @@ class Partition:
         extents: Ints | None = None,
     ) -> None:  # fmt: skip
         """One block for each part that `part` names; rows with part -1 go nowhere."""
-        if len(part) < len(columns[0]):
-            part = np.repeat(part, 2)
         order, ends = _by_part(part, self.parts)
         begin = 0
         for target in range(self.parts):
@@ -418,6 +413,21 @@ def _with_arrival(events: EventBatch, arrival: Ints) -> EventBatch:
         events.op, events.element, events.src, events.time, events.dst, events.key, events.feature, events.names,
         events.values, events.value_offsets, arrival,
     )  # fmt: skip
+
+
+def _both_ways(columns: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Undirected edges as two directed ones, in slots (the first column) of their own."""
+    slot, *rest = (np.repeat(column, 2) for column in columns)
+    slot *= 2
+    slot[1::2] += 1
+    return (slot, *rest)
+
+
+def _one_way_loops(part: Ints32, loop: Array) -> Ints32:
+    """The parts of edges that go both ways; a loop goes one way."""
+    both = np.repeat(part, 2)
+    both[1::2][loop] = -1
+    return both
 
 
 def _is_plain(batch: EventBatch) -> bool:
