@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -26,6 +26,7 @@ _LAYOUT = 1
 _HEADER_WORDS = 512
 _COUNTERS = slice(64, _HEADER_WORDS)
 _FIRST_ROWS = 64
+_MOST_ROWS = 2**31 - 1
 
 
 class StateLost(RuntimeError):
@@ -47,16 +48,18 @@ class GrowableArray:
     def __init__(self, space: Space, name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
         self._space, self.name = space, name
         self.dtype, self.row_shape = np.dtype(dtype), row_shape
-        self.data: Any = np.zeros((0, *row_shape), self.dtype)
+        # Rows without columns (no edge features, say) take no room: there are always enough of them.
+        self.data: Any = np.zeros((0 if self.row_bytes else _MOST_ROWS, *row_shape), self.dtype)
 
     @property
     def row_bytes(self) -> int:
         return self.dtype.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
 
     def reserve(self, rows: int) -> None:
-        """Make room for this many rows in all; growth by half each time keeps appends cheap on the whole."""
+        """Make room for this many rows in all; growth in proportion keeps appends cheap on the whole."""
         if rows > len(self.data):
-            self._space._grow(self, max(rows, len(self.data) * 3 // 2, _FIRST_ROWS))
+            grown = int(len(self.data) * self._space.growth)
+            self._space._grow(self, min(max(rows, grown, _FIRST_ROWS), max(rows, _MOST_ROWS)))
 
     def clear(self) -> None:
         """Set every row to zero."""
@@ -66,15 +69,17 @@ class GrowableArray:
 class Space:
     """The arrays of one operator part, in memory."""
 
+    #: Growth copies; what is set aside and never written costs no memory.
+    growth: ClassVar[float] = 2.0
+
     def __init__(self) -> None:
         self._arrays: dict[str, GrowableArray] = {}
         self._header: Ints = np.zeros(_HEADER_WORDS, np.int64)
         self._header[:2] = _MAGIC, _LAYOUT
-
-    @property
-    def generation(self) -> int:
-        """Goes up whenever an array moves in memory."""
-        return int(self._header[2])
+        #: A fixed number of integers that live with the arrays.
+        self.counters: Ints = self._header[_COUNTERS]
+        #: Goes up whenever an array moves in memory.
+        self.generation = 0
 
     @property
     def version(self) -> tuple[int, int]:
@@ -85,11 +90,6 @@ class Space:
     def dirty(self) -> bool:
         """Whether a batch was begun and not finished."""
         return bool(self._header[5])
-
-    @property
-    def counters(self) -> Ints:
-        """A fixed number of integers that live with the arrays."""
-        return self._header[_COUNTERS]
 
     @property
     def nbytes(self) -> int:
@@ -132,11 +132,14 @@ class Space:
         grown = np.zeros((rows, *array.row_shape), array.dtype)
         grown[: len(array.data)] = array.data
         array.data = grown
-        self._header[2] += 1
+        self.generation += 1
 
 
 class MappedSpace(Space):
     """The arrays of one operator part in memory-mapped files under `folder`."""
+
+    #: Growth moves nothing, and what is set aside is taken from the file system at once.
+    growth = 1.5
 
     def __init__(self, folder: str | Path) -> None:
         self._arrays = {}
@@ -152,7 +155,8 @@ class MappedSpace(Space):
                 self._header[:2] = _MAGIC, _LAYOUT
         if tuple(self._header[:2]) != (_MAGIC, _LAYOUT):
             raise StateLost(f"{self.folder} holds arrays of another layout: delete the folder and refresh")
-        self._seen = self.generation
+        self.counters = self._header[_COUNTERS]
+        self.generation = int(self._header[2])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -171,10 +175,10 @@ class MappedSpace(Space):
         os.close(self._file)
 
     def _follow(self) -> None:
-        if self._seen != self.generation:
+        if self.generation != self._header[2]:
             for array in self._arrays.values():
                 self._open(array)
-            self._seen = self.generation
+            self.generation = int(self._header[2])
 
     def _path(self, array: GrowableArray) -> Path:
         return self.folder / f"{array.name}.array"
@@ -188,9 +192,6 @@ class MappedSpace(Space):
             self._remap(array, rows)
 
     def _grow(self, array: GrowableArray, rows: int) -> None:
-        if array.row_bytes == 0:  # a graph without, say, edge features: nothing to keep
-            array.data = np.zeros((rows, *array.row_shape), array.dtype)
-            return
         file = os.open(self._path(array), os.O_RDWR | os.O_CREAT, 0o644)
         try:
             # A sparse file on a full tmpfs would kill the process at the first write; this says so instead.
@@ -199,7 +200,7 @@ class MappedSpace(Space):
             os.close(file)
         self._remap(array, rows)
         self._header[2] += 1
-        self._seen = self.generation
+        self.generation = int(self._header[2])
 
     def _remap(self, array: GrowableArray, rows: int) -> None:
         file = os.open(self._path(array), os.O_RDWR)

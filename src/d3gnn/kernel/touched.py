@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from d3gnn.kernel.compiled import lean
-from d3gnn.types import Ints, Ints32
+from d3gnn.types import Floats, Ints, Ints32
 
 #: Arrival of something that no event has caused.
 NEVER = int(np.iinfo(np.int64).max)
@@ -55,6 +55,15 @@ def touch(touched: Touched, v: int, time: int, arrival: int) -> None:
 def touch_all(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints) -> None:
     for i in range(len(vertices)):
         touch(touched, vertices[i], time[i], arrival[i])
+
+
+@lean
+def touch_rows(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats) -> None:
+    """Touch vertices and give each its row of values."""
+    for i in range(len(vertices)):
+        touch(touched, vertices[i], time[i], arrival[i])
+        for k in range(values.shape[1]):
+            into[vertices[i], k] = values[i, k]
 
 
 @lean
