@@ -1,0 +1,21 @@
+"""Measurements that anyone can repeat: `d3gnn bench` prints them."""
+
+from d3gnn.bench.growth import GrowthResult, measure_growth
+from d3gnn.bench.partitioner import PartitionerResult, measure_partitioner
+from d3gnn.bench.result import BenchResult
+from d3gnn.bench.throughput import ThroughputResult, ThroughputSettings, measure_throughput
+from d3gnn.bench.workload import Workload, file_workload, synthetic_workload
+
+__all__ = [
+    "BenchResult",
+    "GrowthResult",
+    "PartitionerResult",
+    "ThroughputResult",
+    "ThroughputSettings",
+    "Workload",
+    "file_workload",
+    "measure_growth",
+    "measure_partitioner",
+    "measure_throughput",
+    "synthetic_workload",
+]

@@ -88,24 +88,21 @@ class Adjacency:
 
     def reserve(self, vertices: int, edges: int) -> None:
         """Make room for vertex slots and edge slots below these."""
-        for side in self._sides:
-            side.reserve(vertices, edges)
-        self._src.reserve(edges)
-        self._dst.reserve(edges)
+        if vertices > len(self.out.length) or edges > len(self._src.data):
+            for side in self._sides:
+                side.reserve(vertices, edges)
+            self._src.reserve(edges)
+            self._dst.reserve(edges)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         """Put edges into their slots, which are free."""
-        for k, (vertices, others) in enumerate(((src, dst), (dst, src))):
-            side = self._views()[k]
-            used = int(self._counters[k])
-            wanted = _room_wanted(vertices, side.length, side.room)
-            if used + wanted > len(side.other):
-                used = self._squeeze(k, wanted)
-            self._sides[k].reserve_pool(used + wanted)
-            self._counters[k] = _insert(slots, vertices, others, self._views()[k], used)
-        self._src.data[slots] = src
-        self._dst.data[slots] = dst
-        self._counters[2] += len(slots)
+        out, into = self._views()
+        wanted = _rooms_wanted(src, dst, out.length, out.room, into.length, into.room)
+        for k, side in enumerate((out, into)):
+            if int(self._counters[k]) + wanted[k] > len(side.other):
+                self._sides[k].reserve_pool(self._squeeze(k, wanted[k]) + wanted[k])
+        out, into = self._views()
+        _insert_both(slots, src, dst, self._src.data, self._dst.data, out, into, self._counters)
 
     def remove(
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
@@ -166,6 +163,25 @@ def _room_wanted(vertices: Ints32, length: Ints32, room: Ints32) -> int:
     for v in vertices:
         length[v] -= 1
     return wanted
+
+
+@lean
+def _rooms_wanted(
+    src: Ints32, dst: Ints32, out_length: Ints32, out_room: Ints32, in_length: Ints32, in_room: Ints32
+) -> tuple[int, int]:
+    return _room_wanted(src, out_length, out_room), _room_wanted(dst, in_length, in_room)
+
+
+@lean
+def _insert_both(
+    slots: Ints32, src: Ints32, dst: Ints32, edge_src: Ints32, edge_dst: Ints32, out: Side, into: Side,
+    counters: Ints,
+) -> None:  # fmt: skip
+    counters[0] = _insert(slots, src, dst, out, counters[0])
+    counters[1] = _insert(slots, dst, src, into, counters[1])
+    for i in range(len(slots)):
+        edge_src[slots[i]], edge_dst[slots[i]] = src[i], dst[i]
+    counters[2] += len(slots)
 
 
 @lean

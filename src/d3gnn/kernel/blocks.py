@@ -87,7 +87,10 @@ class Block:
 
     @property
     def nbytes(self) -> int:
-        return sum(c.nbytes for c in self.columns) + (0 if self.blob is None else self.blob.nbytes)
+        total = 0 if self.blob is None else self.blob.nbytes
+        for column in self.columns:
+            total += column.nbytes
+        return total
 
 
 def key_columns(keys: Keys) -> tuple[Array, Bytes | None]:

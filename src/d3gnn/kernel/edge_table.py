@@ -15,24 +15,31 @@ from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import mix
 from d3gnn.types import Bytes, Floats, Ints, Ints32
 
-COUNT, USED = 0, 1
+# Places in `EdgeRecords.counters`.
+COUNT, USED, MASK = 0, 1, 2
+# Rows of what Partition counts by part.
+NEXT_ROW, NEXT_SLOT, NEXT_EDGE, FREE_EDGE, LOAD = range(5)
+
+
+# Columns of `EdgeRecords.fields`: one record is one cache line.
+U, V, PART, SLOT, OLDER, ADDED = range(6)
+FIELDS = 6
 
 
 class EdgeRecords(NamedTuple):
-    """Views: the table, and the records by number."""
+    """Views: the table, and the records by number.
+
+    Fields: the ends (U is -1 in a free record), part and slot for good, the next older copy of the edge plus 1
+    (in a free record: the next free one), and the place among the adds of this batch plus 1.
+    """
 
     table: Ints32  # open addressing, linear probing: record plus 1, 0 for empty
-    u: Ints32  # -1 in a free record
-    v: Ints32
+    fields: Ints32
     key: Ints
-    part: Ints32
-    slot: Ints32
-    older: Ints32  # the next older copy of the edge, plus 1; in a free record the next free one
-    added: Ints32  # place among the adds of this batch, plus 1
     value: Floats
     value_time: Ints
     value_known: Bytes
-    counters: Ints  # entries in the table, records in use or free
+    counters: Ints  # entries in the table; records in use or free; size of the table minus 1
 
 
 class EdgeTable:
@@ -41,9 +48,9 @@ class EdgeTable:
     def __init__(self, space: Space, counters: Ints, features: int, width: int) -> None:
         self._space, self._counters = space, counters
         self._table = space.array("edge_table", np.int32)
-        names = ("u", "v", "key", "part", "slot", "older", "added")
         self._columns = [
-            *(space.array(f"edge_{n}", np.int64 if n == "key" else np.int32) for n in names),
+            space.array("edge_fields", np.int32, FIELDS),
+            space.array("edge_key", np.int64),
             space.array("edge_value", np.float32, width),
             space.array("edge_value_time", np.int64, features),
             space.array("edge_value_known", np.uint8, features),
@@ -57,36 +64,34 @@ class EdgeTable:
             self._generation = self._space.generation
         return self._views
 
-    def reserve(self, more: int, live: Ints32, code: Ints32, free: Ints) -> None:
-        """Room for so many more edges; `live` and `code` tell which vertices still exist."""
+    def reserve(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
+        """Room for so many more edges; `live` and `vertex` tell which vertices still exist."""
         needed = int(self._counters[COUNT]) + more
-        if 2 * needed > len(self._table.data):
-            self._reclaim(more, live, code, free)
-        for column in self._columns:
-            column.reserve(int(self._counters[USED]) + more)
+        if 2 * needed > int(self._counters[MASK]):
+            self._reclaim(more, live, vertex, parts)
+        used = int(self._counters[USED]) + more
+        if used > len(self._columns[0].data):
+            for column in self._columns:
+                column.reserve(used)
 
-    def _reclaim(self, more: int, live: Ints32, code: Ints32, free: Ints) -> None:
+    def _reclaim(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
         """Free the records whose vertices are gone and build the table anew."""
-        if len(self._table.data):
-            kept = _free_dead(self.views(), live, code, free)
-        else:
-            kept = 0
+        kept = _free_dead(self.views(), live, vertex, parts)
         self._table.reserve(1 << int(4 * (kept + more) - 1).bit_length())
         self._table.clear()
+        # The array may be longer than the power of two that was asked for: it grows in proportion.
+        self._counters[MASK] = (1 << (len(self._table.data).bit_length() - 1)) - 1
         _rebuild(self.views())
 
 
 @lean
 def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
     """Where in the table (u, v, key) is, or would be."""
-    mask = np.uint64(1)
-    while mask * np.uint64(2) <= np.uint64(len(records.table)):
-        mask *= np.uint64(2)
-    mask -= np.uint64(1)
+    mask = np.uint64(records.counters[MASK])
     at = _hash(u, v, key) & mask
     while records.table[at] != 0:
         r = records.table[at] - 1
-        if records.u[r] == u and records.v[r] == v and records.key[r] == key:
+        if records.fields[r, U] == u and records.fields[r, V] == v and records.key[r] == key:
             break
         at = (at + np.uint64(1)) & mask
     return at
@@ -101,10 +106,7 @@ def _hash(u: int, v: int, key: int) -> np.uint64:
 @lean
 def vacate(records: EdgeRecords, at: np.uint64) -> None:
     """Empty a place and move up what had to step over it, so that no gravestones are left."""
-    mask = np.uint64(1)
-    while mask * np.uint64(2) <= np.uint64(len(records.table)):
-        mask *= np.uint64(2)
-    mask -= np.uint64(1)
+    mask = np.uint64(records.counters[MASK])
     gap = at
     records.counters[COUNT] -= 1
     while True:
@@ -112,7 +114,7 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
         r = records.table[at] - 1
         if r < 0:
             break
-        home = _hash(records.u[r], records.v[r], records.key[r]) & mask
+        home = _hash(records.fields[r, U], records.fields[r, V], records.key[r]) & mask
         if ((at - home) & mask) >= ((at - gap) & mask):
             records.table[gap] = r + 1
             gap = at
@@ -120,41 +122,43 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
 
 
 @lean
-def new_record(records: EdgeRecords, part: int, free: Ints, next_slot: Ints) -> int:
+def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
     """A free record of this part, with its slot; or a new one."""
-    r = free[part] - 1
+    r = parts[FREE_EDGE, part] - 1
     if r >= 0:
-        free[part] = records.older[r]
+        parts[FREE_EDGE, part] = records.fields[r, OLDER]
     else:
         r = records.counters[USED]
         records.counters[USED] += 1
-        records.part[r] = part
-        records.slot[r] = next_slot[part]
-        next_slot[part] += 1
+        records.fields[r, PART] = part
+        records.fields[r, SLOT] = parts[NEXT_EDGE, part]
+        parts[NEXT_EDGE, part] += 1
     for f in range(records.value_known.shape[1]):
         records.value_known[r, f] = 0
     return r  # type: ignore[no-any-return]
 
 
 @lean
-def free_record(records: EdgeRecords, r: int, free: Ints) -> None:
-    records.u[r] = -1
-    records.added[r] = 0
-    records.older[r] = free[records.part[r]]
-    free[records.part[r]] = r + 1
+def free_record(records: EdgeRecords, r: int, parts: Ints) -> None:
+    records.fields[r, U] = -1
+    records.fields[r, ADDED] = 0
+    part = records.fields[r, PART]
+    records.fields[r, OLDER] = parts[FREE_EDGE, part]
+    parts[FREE_EDGE, part] = r + 1
 
 
 @lean
-def _free_dead(records: EdgeRecords, live: Ints32, code: Ints32, free: Ints) -> int:
+def _free_dead(records: EdgeRecords, live: Ints32, vertex: Ints32, parts: Ints) -> int:
     kept = 0
     for r in range(records.counters[USED]):
-        u, v = records.u[r], records.v[r]
+        u, v = records.fields[r, U], records.fields[r, V]
         if u < 0:
             continue
-        if live[code[u]] - 1 == u and live[code[v]] - 1 == v:
+        if live[vertex[u, 0]] - 1 == u and live[vertex[v, 0]] - 1 == v:
             kept += 1
         else:
-            free_record(records, r, free)
+            parts[LOAD, records.fields[r, PART]] -= 1
+            free_record(records, r, parts)
     return kept
 
 
@@ -163,11 +167,11 @@ def _rebuild(records: EdgeRecords) -> None:
     """Fill the empty table. A copy that an entry's chain of older copies holds is no entry of its own."""
     covered = np.zeros(records.counters[USED], np.uint8)
     for r in range(records.counters[USED]):
-        if records.u[r] >= 0 and records.older[r] > 0:
-            covered[records.older[r] - 1] = 1
+        if records.fields[r, U] >= 0 and records.fields[r, OLDER] > 0:
+            covered[records.fields[r, OLDER] - 1] = 1
     count = 0
     for r in range(records.counters[USED]):
-        if records.u[r] >= 0 and not covered[r]:
-            records.table[place_of(records, records.u[r], records.v[r], records.key[r])] = r + 1
+        if records.fields[r, U] >= 0 and not covered[r]:
+            records.table[place_of(records, records.fields[r, U], records.fields[r, V], records.key[r])] = r + 1
             count += 1
     records.counters[COUNT] = count

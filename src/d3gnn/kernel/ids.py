@@ -7,7 +7,7 @@ import numpy as np
 from d3gnn.events.keys import IntKeys, Keys, StringKeys
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import compiled
-from d3gnn.kernel.hashing import hash_keys
+from d3gnn.kernel.hashing import hash_keys, mix
 from d3gnn.types import Array, Bools, Bytes, Hashes, Ints, Ints32
 
 _COUNT, _BYTES, _TYPE = 0, 1, 2
@@ -73,7 +73,7 @@ class IdTable:
 
     >>> from d3gnn.events import keys_of
     >>> table = IdTable(Space(), "id")
-    >>> table.intern(keys_of([30, 10, 30]))[0].tolist(), table.find(keys_of([10, 5])).tolist()
+    >>> table.intern(keys_of([30, 10, 30])).tolist(), table.find(keys_of([10, 5])).tolist()
     ([0, 1, 0], [1, -1])
     """
 
@@ -93,30 +93,29 @@ class IdTable:
 
     def find(self, keys: Keys) -> Ints32:
         """The code of each key, -1 where it has none."""
-        return self.intern(keys, np.zeros(len(keys), np.bool_))[0]
+        return self.intern(keys, np.zeros(len(keys), np.bool_))
 
-    def intern(self, keys: Keys, create: Bools | None = None) -> tuple[Ints32, Hashes]:
-        """The code of each key, made where `create` says so, else -1; and their hashes.
+    def intern(self, keys: Keys, create: Bools | None = None) -> Ints32:
+        """The code of each key, made where `create` says so, else -1.
 
         Keys are taken in the order given. Null keys get -1.
         """
         n, count = len(keys), len(self)
-        hashes = hash_keys(keys)
         codes = np.empty(n, np.int32)
         if not self.keys.accepts(keys):
             codes[:] = -1
-            return codes, hashes
+            return codes
         self._hash.reserve(count + n)
         self._make_room(count + n)
         make = np.ones(n, np.bool_) if create is None else create
         if keys.valid is not None:
             make = make & keys.valid
         if isinstance(keys, IntKeys):
-            made = _intern_ints(hashes, make, self._table.data, self._hash.data, count, codes)
+            made = _intern_ints(keys.values, make, self._table.data, self._hash.data, count, codes)
         else:
             self.keys._ends.reserve(count + n)
             made = _intern_strings(
-                keys.offsets, keys.data, hashes, make, self._table.data, self._hash.data,
+                keys.offsets, keys.data, hash_keys(keys), make, self._table.data, self._hash.data,
                 self.keys._ends.data, self.keys._data.data, count, codes,
             )  # fmt: skip
         if made:
@@ -126,7 +125,7 @@ class IdTable:
             self._counters[_COUNT] = count + made
         if keys.valid is not None:
             codes[~keys.valid] = -1
-        return codes, hashes
+        return codes
 
     def _make_room(self, count: int) -> None:
         size = len(self._table.data)
@@ -157,12 +156,12 @@ def _rehash(hashes: Hashes, count: int, table: Ints32) -> None:
 
 @compiled
 def _intern_ints(
-    hashes: Hashes, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32
+    values: Ints, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32
 ) -> int:
     mask = _slots(table)
     first = count
-    for i in range(len(hashes)):
-        h = hashes[i]
+    for i in range(len(values)):
+        h = mix(np.uint64(values[i]))
         at = h & mask
         # The hash of an integer is a bijection, so equal hashes are equal keys.
         while table[at] != 0 and known[table[at] - 1] != h:

@@ -9,7 +9,8 @@ import numpy as np
 
 from d3gnn.events import Element, EventBatch, GraphSchema, Keys, Op
 from d3gnn.kernel.operators import decide as d
-from d3gnn.kernel.operators.partition import LogEntry, Partition, _kept_adds
+from d3gnn.kernel.operators.partition import LogEntry, Partition, kept_adds
+from d3gnn.kernel.partitioners.base import CODE, MASTER_PART
 from d3gnn.types import Array, Ints32
 
 _COALESCE = 256
@@ -83,25 +84,27 @@ def _bare(events: EventBatch, src: Keys, at: Array, element: Element, op: Op) ->
 
 def _vertices(events: EventBatch, made: d.Decisions, graph: d.Graph, partition: Partition) -> LogEntry:
     vertex = np.arange(made.counts[d.N_VERTEX])
-    vertex = vertex[graph.live[graph.code[vertex]] - 1 == vertex]
-    src = partition.ids.keys.take(graph.code[vertex])
-    at = made.vertex_event[vertex]
-    return LogEntry(_bare(events, src, at, Element.VERTEX, Op.CREATE), graph.master[vertex, 0])
+    vertex = vertex[_is_live(vertex, graph)]
+    known = graph.placement.vertex[vertex]
+    src = partition.ids.keys.take(known[:, CODE])
+    at = made.lists[d.VERTEX_EVENT, vertex]
+    return LogEntry(_bare(events, src, at, Element.VERTEX, Op.CREATE), known[:, MASTER_PART])
 
 
 def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
     """Edges in the order they were made, each followed by its features: a copy's are then the newest's."""
     events = whole.events
-    adds = np.flatnonzero(_kept_adds(int(made.counts[d.N_ADD]), made, graph) >= 0)
-    at = made.add_event[adds]
+    adds = kept_adds(made, graph)
+    at = made.lists[d.ADD_EVENT, adds]
     edges = replace(events.take(at), values=None, value_offsets=None, feature=None, names=())
     edge_entry = LogEntry(edges, whole.part[at])
     n = made.counts[d.N_EDGE_FEATURE]
     if not n:
         return edge_entry
-    record, event = made.edge_feature_record[:n], made.edge_feature_event[:n]
-    add_of = np.full(int(max(record.max(), made.add_record[adds].max(initial=0))) + 1, -1, np.int64)
-    add_of[made.add_record[adds]] = np.arange(len(adds))
+    record, event = made.lists[d.EDGE_FEATURE_RECORD, :n], made.lists[d.EDGE_FEATURE_EVENT, :n]
+    kept = made.lists[d.ADD_RECORD, adds]
+    add_of = np.full(int(max(record.max(), kept.max(initial=0))) + 1, -1, np.int64)
+    add_of[kept] = np.arange(len(adds))
     owner = add_of[record]
     # A record may have served several edges: only what came after the last one was made is this edge's.
     mine = (owner >= 0) & (event >= at[np.maximum(owner, 0)])
@@ -119,8 +122,8 @@ def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
 
 def _features(events: EventBatch, made: d.Decisions, graph: d.Graph) -> LogEntry:
     n = made.counts[d.N_FEATURE]
-    vertex, event = made.feature_vertex[:n], made.feature_event[:n]
-    alive = graph.live[graph.code[vertex]] - 1 == vertex
+    vertex, event = made.lists[d.FEATURE_VERTEX, :n], made.lists[d.FEATURE_EVENT, :n]
+    alive = _is_live(vertex, graph)
     vertex, event = vertex[alive], event[alive]
     event = event[_last_of_each(vertex, _features_of(events, event))]
     kept = events.take(event)
@@ -150,6 +153,10 @@ def _labels(events: EventBatch, graph: d.Graph, partition: Partition) -> LogEntr
         arrival=graph.label_time[rows],
     )
     return LogEntry(batch, np.full(len(rows), -1, np.int32))
+
+
+def _is_live(vertex: Array, graph: d.Graph) -> Array:
+    return graph.live[graph.placement.vertex[vertex, CODE]] - 1 == vertex
 
 
 def _features_of(events: EventBatch, at: Ints32) -> Array:

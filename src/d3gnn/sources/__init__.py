@@ -1,5 +1,6 @@
 """Where graphs and streams come from."""
 
 from d3gnn.sources.edge_list import EdgeList, EdgeListError, read_edge_list
+from d3gnn.sources.synthetic import SyntheticStream, rebatch
 
-__all__ = ["EdgeList", "EdgeListError", "read_edge_list"]
+__all__ = ["EdgeList", "EdgeListError", "SyntheticStream", "read_edge_list", "rebatch"]

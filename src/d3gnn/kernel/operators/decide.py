@@ -8,9 +8,37 @@ import numpy as np
 
 from d3gnn.events import Element, Op, Reason
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.edge_table import COUNT, EdgeRecords, free_record, new_record, place_of, vacate
+from d3gnn.kernel.edge_table import (
+    ADDED,
+    COUNT,
+    LOAD,
+    NEXT_EDGE,
+    NEXT_ROW,
+    NEXT_SLOT,
+    OLDER,
+    PART,
+    SLOT,
+    EdgeRecords,
+    U,
+    V,
+    free_record,
+    new_record,
+    place_of,
+    vacate,
+)
 from d3gnn.kernel.partitioners import Placement, choose
-from d3gnn.types import Bools, Bytes, Floats, Hashes, Ints, Ints32, Small
+from d3gnn.kernel.partitioners.base import (
+    CODE,
+    DEGREE,
+    FIRST_REPLICA,
+    IS_SOURCE,
+    MASTER_PART,
+    MASTER_ROW,
+    NEXT_REPLICA,
+    REPLICA_PART,
+    REPLICA_SLOT,
+)
+from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32, Small
 
 # Compiled code reads plain integers.
 _CREATE, _DELETE = int(Op.CREATE), int(Op.DELETE)
@@ -50,70 +78,42 @@ class Events(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """What Partition knows of vertices, replicas and labels."""
+    """What Partition knows of ids, vertices, replicas and labels."""
 
     live: Ints32  # by code: its vertex plus 1, 0 for none
     hashes: Hashes  # by code
     label_state: Bytes  # by code: _HERE, _GONE (deleted, but its time counts), or 0
     label_time: Ints
     label: Floats
-    code: Ints32  # by vertex
-    master: Ints32  # by vertex: part and row
-    feature_time: Ints
+    feature_time: Ints  # by vertex
     feature_known: Bytes
     placement: Placement
-    replica_slot: Ints32  # by replica
-    replica_source: Bytes
-    next_row: Ints  # by part
-    next_slot: Ints
-    next_edge: Ints
-    free_edge: Ints
+    parts: Ints  # [NEXT_ROW ... LOAD, part]
     counters: Ints  # vertices, replicas
 
 
 class Decisions(NamedTuple):
-    """What a batch does: lists with the events behind each entry. `counts` holds their lengths, in order."""
+    """What a batch does: lists of vertices, edges and the events behind them, and their lengths."""
 
-    counts: Ints
-    vertex_event: Ints32  # new vertices, the first being `first_vertex`
-    replica_vertex: Ints32  # new replicas, the first being `first_replica`
-    source_replica: Ints32
-    source_vertex: Ints32
-    add_record: Ints32  # -1: taken back in the same batch
-    add_part: Ints32
-    add_slot: Ints32
-    add_u: Ints32
-    add_v: Ints32
-    add_u_replica: Ints32
-    add_v_replica: Ints32
-    add_event: Ints32
-    remove_part: Ints32
-    remove_slot: Ints32
-    remove_event: Ints32
-    remove_loop: Ints32  # 1 for an edge from a vertex to itself
-    drop_vertex: Ints32
-    drop_event: Ints32
-    feature_vertex: Ints32
-    feature_event: Ints32
-    edge_feature_record: Ints32
-    edge_feature_event: Ints32
+    counts: Ints  # [N_VERTEX ... N_EDGE_FEATURE]
+    lists: Ints32  # [VERTEX_EVENT ... EDGE_FEATURE_EVENT, entry]
 
 
 # Places in `Decisions.counts`.
 N_VERTEX, N_REPLICA, N_SOURCE, N_ADD, N_REMOVE, N_DROP, N_FEATURE, N_EDGE_FEATURE = range(8)
+# Rows of `Decisions.lists`. New vertices and replicas have the next numbers, in order. ADD_RECORD is -1 for an
+# edge that is taken back in the same batch.
+(
+    VERTEX_EVENT, REPLICA_VERTEX, SOURCE_REPLICA, SOURCE_VERTEX,
+    ADD_RECORD, ADD_PART, ADD_SLOT, ADD_U, ADD_V, ADD_U_REPLICA, ADD_V_REPLICA, ADD_EVENT,
+    REMOVE_PART, REMOVE_SLOT, REMOVE_LOOP, REMOVE_EVENT, DROP_VERTEX, DROP_EVENT,
+    FEATURE_VERTEX, FEATURE_EVENT, EDGE_FEATURE_RECORD, EDGE_FEATURE_EVENT,
+) = range(22)  # fmt: skip
 
 
 def make_decisions(n: int) -> Decisions:
-    """Empty lists for a batch of n events."""
-    twice = 2 * n
-    lengths = (twice, 3 * n, twice, twice, *[n] * (len(Decisions._fields) - 5))
-    whole = np.empty(sum(lengths), np.int32)
-    lists = []
-    at = 0
-    for length in lengths:
-        lists.append(whole[at : at + length])
-        at += length
-    return Decisions(np.zeros(8, np.int64), *lists)
+    """Empty lists for a batch of n events, each of which may make two vertices, in up to three replicas."""
+    return Decisions(np.zeros(8, np.int64), np.empty((22, 3 * n), np.int32))
 
 
 @lean
@@ -135,8 +135,8 @@ def decide(
         else:
             status[i] = _vertex_event(i, events, graph, out, first_vertex)
     for a in range(out.counts[N_ADD]):
-        if out.add_record[a] >= 0:
-            records.added[out.add_record[a]] = 0
+        if out.lists[ADD_RECORD, a] >= 0:
+            records.fields[out.lists[ADD_RECORD, a], ADDED] = 0
 
 
 @lean
@@ -155,12 +155,12 @@ def _make_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     v = graph.counters[VERTICES]
     graph.counters[VERTICES] += 1
     graph.live[code] = v + 1
-    graph.code[v] = code
-    graph.placement.replicas[v] = 0
-    graph.placement.degree[v] = 0
+    graph.placement.vertex[v, CODE] = code
+    graph.placement.vertex[v, FIRST_REPLICA] = 0
+    graph.placement.vertex[v, DEGREE] = 0
     for f in range(graph.feature_known.shape[1]):
         graph.feature_known[v, f] = 0
-    out.vertex_event[out.counts[N_VERTEX]] = i
+    out.lists[VERTEX_EVENT, out.counts[N_VERTEX]] = i
     out.counts[N_VERTEX] += 1
     return v  # type: ignore[no-any-return]
 
@@ -168,40 +168,40 @@ def _make_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
 @lean
 def _settle(v: int, part: int, graph: Graph, out: Decisions) -> None:
     """Give a new vertex its master; the master's part is always a replica, and always gets values."""
-    graph.master[v, 0] = part
-    graph.master[v, 1] = graph.next_row[part]
-    graph.next_row[part] += 1
-    graph.replica_source[_replica(v, part, graph, out)] = 1
+    graph.placement.vertex[v, MASTER_PART] = part
+    graph.placement.vertex[v, MASTER_ROW] = graph.parts[NEXT_ROW, part]
+    graph.parts[NEXT_ROW, part] += 1
+    graph.placement.replica[_replica(v, part, graph, out), IS_SOURCE] = 1
 
 
 @lean
 def _replica(v: int, part: int, graph: Graph, out: Decisions) -> int:
     """The replica of v in a part, made if need be."""
-    placement = graph.placement
-    at = placement.replicas[v] - 1
+    vertex, replica = graph.placement.vertex, graph.placement.replica
+    at = vertex[v, FIRST_REPLICA] - 1
     while at >= 0:
-        if placement.replica_part[at] == part:
+        if replica[at, REPLICA_PART] == part:
             return at  # type: ignore[no-any-return]
-        at = placement.replica_next[at] - 1
+        at = replica[at, NEXT_REPLICA] - 1
     at = graph.counters[REPLICAS]
     graph.counters[REPLICAS] += 1
-    placement.replica_part[at] = part
-    placement.replica_next[at] = placement.replicas[v]
-    placement.replicas[v] = at + 1
-    graph.replica_slot[at] = graph.next_slot[part]
-    graph.replica_source[at] = 0
-    graph.next_slot[part] += 1
-    out.replica_vertex[out.counts[N_REPLICA]] = v
+    replica[at, REPLICA_PART] = part
+    replica[at, REPLICA_SLOT] = graph.parts[NEXT_SLOT, part]
+    replica[at, NEXT_REPLICA] = vertex[v, FIRST_REPLICA]
+    replica[at, IS_SOURCE] = 0
+    vertex[v, FIRST_REPLICA] = at + 1
+    graph.parts[NEXT_SLOT, part] += 1
+    out.lists[REPLICA_VERTEX, out.counts[N_REPLICA]] = v
     out.counts[N_REPLICA] += 1
     return at  # type: ignore[no-any-return]
 
 
 @lean
 def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
-    if graph.replica_source[replica] == 0:
-        graph.replica_source[replica] = 1
-        out.source_replica[out.counts[N_SOURCE]] = replica
-        out.source_vertex[out.counts[N_SOURCE]] = v
+    if graph.placement.replica[replica, IS_SOURCE] == 0:
+        graph.placement.replica[replica, IS_SOURCE] = 1
+        out.lists[SOURCE_REPLICA, out.counts[N_SOURCE]] = replica
+        out.lists[SOURCE_VERTEX, out.counts[N_SOURCE]] = v
         out.counts[N_SOURCE] += 1
 
 
@@ -216,7 +216,7 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
         if len(events.part):
             part = events.part[i]
         else:
-            part = graph.hashes[code] % np.uint64(len(graph.next_row))
+            part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
         _settle(v, np.int64(part), graph, out)
         if not _has_value(i, events):
             return _APPLIED
@@ -225,8 +225,8 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
             graph.live[code] = 0
             graph.label_state[code] = 0
             if v < first_vertex:
-                out.drop_vertex[out.counts[N_DROP]] = v
-                out.drop_event[out.counts[N_DROP]] = i
+                out.lists[DROP_VERTEX, out.counts[N_DROP]] = v
+                out.lists[DROP_EVENT, out.counts[N_DROP]] = i
                 out.counts[N_DROP] += 1
             return _APPLIED
         if not _has_value(i, events):
@@ -236,8 +236,8 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
         return _LATE
     graph.feature_known[v, f] = 1
     graph.feature_time[v, f] = events.time[i]
-    out.feature_vertex[out.counts[N_FEATURE]] = v
-    out.feature_event[out.counts[N_FEATURE]] = i
+    out.lists[FEATURE_VERTEX, out.counts[N_FEATURE]] = v
+    out.lists[FEATURE_EVENT, out.counts[N_FEATURE]] = i
     out.counts[N_FEATURE] += 1
     return _APPLIED
 
@@ -317,9 +317,9 @@ def _add_edge(
         _settle(u, part, graph, out)
     if new_v:
         _settle(v, part, graph, out)
-    graph.placement.degree[u] += 1
-    graph.placement.degree[v] += 1
-    graph.placement.load[part] += 1
+    graph.placement.vertex[u, DEGREE] += 1
+    graph.placement.vertex[v, DEGREE] += 1
+    graph.parts[LOAD, part] += 1
     u_replica, v_replica = _replica(u, part, graph, out), _replica(v, part, graph, out)
     _make_source(u_replica, u, graph, out)
     if not rules.directed:
@@ -327,47 +327,47 @@ def _add_edge(
     a = out.counts[N_ADD]
     out.counts[N_ADD] += 1
     if rules.mode == APPEND:
-        out.add_record[a] = -2  # there are no records
-        out.add_slot[a] = graph.next_edge[part]
-        graph.next_edge[part] += 1
+        out.lists[ADD_RECORD, a] = -2  # there are no records
+        out.lists[ADD_SLOT, a] = graph.parts[NEXT_EDGE, part]
+        graph.parts[NEXT_EDGE, part] += 1
     else:
-        r = new_record(records, part, graph.free_edge, graph.next_edge)
+        r = new_record(records, part, graph.parts)
         if older < 0:
             if new_u or new_v:
                 at = place_of(records, u, v, events.key[i])
             records.counters[COUNT] += 1
-        records.u[r], records.v[r], records.key[r] = u, v, events.key[i]
-        records.older[r] = older + 1
-        records.added[r] = a + 1
+        records.fields[r, U], records.fields[r, V], records.key[r] = u, v, events.key[i]
+        records.fields[r, OLDER] = older + 1
+        records.fields[r, ADDED] = a + 1
         records.table[at] = r + 1
-        out.add_record[a] = r
-        out.add_slot[a] = records.slot[r]
+        out.lists[ADD_RECORD, a] = r
+        out.lists[ADD_SLOT, a] = records.fields[r, SLOT]
         if _has_value(i, events):
             _set_edge_feature(i, r, events, rules, records, out)
-    out.add_part[a] = part
-    out.add_u[a], out.add_v[a] = u, v
-    out.add_u_replica[a], out.add_v_replica[a] = u_replica, v_replica
-    out.add_event[a] = i
+    out.lists[ADD_PART, a] = part
+    out.lists[ADD_U, a], out.lists[ADD_V, a] = u, v
+    out.lists[ADD_U_REPLICA, a], out.lists[ADD_V_REPLICA, a] = u_replica, v_replica
+    out.lists[ADD_EVENT, a] = i
 
 
 @lean
 def _remove_edge(
     i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions
 ) -> None:
-    if records.older[r] > 0:
-        records.table[at] = records.older[r]
+    if records.fields[r, OLDER] > 0:
+        records.table[at] = records.fields[r, OLDER]
     else:
         vacate(records, at)
-    part = records.part[r]
-    graph.placement.load[part] -= 1
-    if records.added[r] > 0:
-        out.add_record[records.added[r] - 1] = -1
+    part = records.fields[r, PART]
+    graph.parts[LOAD, part] -= 1
+    if records.fields[r, ADDED] > 0:
+        out.lists[ADD_RECORD, records.fields[r, ADDED] - 1] = -1
     else:
         n = out.counts[N_REMOVE]
         out.counts[N_REMOVE] += 1
-        out.remove_part[n], out.remove_slot[n], out.remove_event[n] = part, records.slot[r], i
-        out.remove_loop[n] = 1 if records.u[r] == records.v[r] else 0
-    free_record(records, r, graph.free_edge)
+        out.lists[REMOVE_PART, n], out.lists[REMOVE_SLOT, n], out.lists[REMOVE_EVENT, n] = part, records.fields[r, SLOT], i
+        out.lists[REMOVE_LOOP, n] = 1 if records.fields[r, U] == records.fields[r, V] else 0
+    free_record(records, r, graph.parts)
 
 
 @lean
@@ -386,7 +386,7 @@ def _set_edge_feature(
             records.value[r, k] = 0.0
         else:
             records.value[r, k] = events.values[events.value_offsets[i] + k - begin]
-    out.edge_feature_record[out.counts[N_EDGE_FEATURE]] = r
-    out.edge_feature_event[out.counts[N_EDGE_FEATURE]] = i
+    out.lists[EDGE_FEATURE_RECORD, out.counts[N_EDGE_FEATURE]] = r
+    out.lists[EDGE_FEATURE_EVENT, out.counts[N_EDGE_FEATURE]] = i
     out.counts[N_EDGE_FEATURE] += 1
     return _APPLIED

@@ -158,17 +158,17 @@ class Edge(Operator[EdgeState]):
         touched = state.touched
         if not touched.count[0] and not whole:
             return []
-        order, ends = _by_master_part(touched, state.master.data, self.parts)
-        columns = _gather_partials(
-            order, touched, state.master.data, state.count.data, state.sums.data
+        ends, *columns = _gather_partials(
+            touched, state.master.data, state.count.data, state.sums.data, self.parts
         )
+        total = len(columns[0])
         blocks = []
         begin = 0
         for target in range(self.parts):
             end = int(ends[target])
             if end > begin or whole:
-                mine = columns if end - begin == len(order) else tuple(c[begin:end] for c in columns)
-                blocks.append(Block(Kind.PARTIALS, part, target, mine, full=whole))
+                mine = columns if end - begin == total else [c[begin:end] for c in columns]
+                blocks.append(Block(Kind.PARTIALS, part, target, tuple(mine), full=whole))
             begin = end
         return blocks
 
@@ -220,8 +220,10 @@ def _by_master_part(touched: Touched, master: Ints32, parts: int) -> tuple[Ints3
 
 @compiled
 def _gather_partials(
-    order: Ints32, touched: Touched, master: Ints32, count: Ints32, sums: Doubles
-) -> tuple[Ints32, Ints32, Ints, Ints, Floats]:
+    touched: Touched, master: Ints32, count: Ints32, sums: Doubles, parts: int
+) -> tuple[Ints, Ints32, Ints32, Ints, Ints, Floats]:
+    """Where each part ends, then the columns of the partials: row, count, time, arrival, state."""
+    order, ends = _by_master_part(touched, master, parts)
     n, width = len(order), sums.shape[1]
     rows, counts = np.empty(n, np.int32), np.empty(n, np.int32)
     time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -233,4 +235,4 @@ def _gather_partials(
         time[i], arrival[i] = touched.time[at], touched.arrival[at]
         for k in range(width):
             state[i, k] = sums[v, k]
-    return rows, counts, time, arrival, state
+    return ends, rows, counts, time, arrival, state

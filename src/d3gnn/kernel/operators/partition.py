@@ -23,18 +23,29 @@ from d3gnn.events import (
 from d3gnn.events import order as order_of
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import Block, Kind, key_columns
-from d3gnn.kernel.compiled import compiled
-from d3gnn.kernel.edge_table import EdgeTable
+from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.edge_table import LOAD, NEXT_EDGE, NEXT_ROW, NEXT_SLOT, EdgeTable
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.operators import decide as d
 from d3gnn.kernel.partitioners import Partitioner, Placement, partitioner
+from d3gnn.kernel.partitioners.base import (
+    CODE,
+    FIRST_REPLICA,
+    MASTER_PART,
+    MASTER_ROW,
+    NEXT_REPLICA,
+    REPLICA_FIELDS,
+    REPLICA_PART,
+    REPLICA_SLOT,
+    VERTEX_FIELDS,
+)
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
 
 _EMPTY32 = np.zeros(0, np.int32)
 _EMPTY64 = np.zeros(0, np.int64)
 _NO_VALUES = np.zeros(0, np.float32)
-# The space's counters: ids (3), edge keys (3), vertices and replicas, edge table (2), type of edge keys.
-_IDS, _KEYS, _GRAPH, _EDGES, _KEY_TYPE = 0, 3, 6, 8, 10
+# The space's counters: ids (3), edge keys (3), vertices and replicas, edge table (3), type of edge keys.
+_IDS, _KEYS, _GRAPH, _EDGES, _KEY_TYPE = 0, 3, 6, 8, 11
 _INT_KEYS, _STRING_KEYS = 1, 2
 
 
@@ -77,7 +88,7 @@ class Partition:
         self.ids = IdTable(space, "id", _IDS)
         self._edge_keys = IdTable(space, "edge_key", _KEYS)
         width = sum(schema.edge_features.values())
-        self._edges = EdgeTable(space, counters[_EDGES : _EDGES + 2], len(schema.edge_features), width)
+        self._edges = EdgeTable(space, counters[_EDGES : _EDGES + 3], len(schema.edge_features), width)
         self._by_code = [
             space.array("live", np.int32),
             space.array("label_state", np.uint8),
@@ -85,22 +96,13 @@ class Partition:
             space.array("label", np.float32, schema.label_width),
         ]
         self._by_vertex = [
-            space.array("code", np.int32),
-            space.array("master", np.int32, 2),
+            space.array("vertex", np.int32, VERTEX_FIELDS),
             space.array("feature_time", np.int64, len(schema.features)),
             space.array("feature_known", np.uint8, len(schema.features)),
-            space.array("replicas", np.int32),
-            space.array("degree", np.int32),
         ]
-        self._by_replica = [
-            space.array("replica_part", np.int32),
-            space.array("replica_next", np.int32),
-            space.array("replica_slot", np.int32),
-            space.array("replica_source", np.uint8),
-        ]
-        # By part: next row, next slot, next edge slot, first free edge record plus 1, load.
-        self._by_part = space.array("by_part", np.int64, parts)
-        self._by_part.reserve(5)
+        self._replica = space.array("replica", np.int32, REPLICA_FIELDS)
+        self._parts = space.array("parts", np.int64, parts)
+        self._parts.reserve(LOAD + 1)
         ends = np.cumsum([0, *schema.edge_features.values()])
         self._rules = d.Rules(
             mode={"multi": d.MULTI, "append": d.APPEND}.get(schema.edges, 0),
@@ -130,8 +132,8 @@ class Partition:
         graph = self._graph()
         codes = self.ids.find(keys)
         vertex = np.where(codes >= 0, graph.live[codes] - 1, -1)
-        part, row = graph.master[vertex].T
-        return np.where(vertex >= 0, part, -1).astype(np.int32), row
+        master = graph.placement.vertex[vertex]
+        return np.where(vertex >= 0, master[:, MASTER_PART], -1).astype(np.int32), master[:, MASTER_ROW]
 
     def live_ids(self) -> Keys:
         """Ids of all vertices that exist, in the order in which their ids were first seen."""
@@ -144,26 +146,23 @@ class Partition:
         """
         n = len(batch)
         status, order = np.zeros(n, np.int8), None
-        feature: Small = status
-        if replay is not None:
+        feature = status  # of no event
+        plain = replay is None and self.schema.edges != "keyed" and _is_plain(batch)
+        if not plain:
             feature = feature_index(batch, self.schema)
-        elif not (batch.values is None and batch.key is None and _is_plain(batch)):
-            status = check(batch, self.schema)
-            feature = feature_index(batch, self.schema)
+            if replay is None:
+                status = check(batch, self.schema)
+        if replay is None:
             order = order_of(batch)
-        elif not _in_order(batch.time) or batch.arrival is not None:
-            order = order_of(batch)
-        if order is None:
-            order = np.arange(n)
         arrival = self._arrival(batch, clock)
-        events = self._encode(batch, status, feature, replay)
+        events = self._encode(batch, status, feature, replay, plain)
         self._reserve(n)
         graph, records = self._graph(), self._edges.views()
         first_vertex, first_replica = (int(c) for c in graph.counters)
         made = d.make_decisions(n)
-        d.decide(order, events, self._rules, graph, records, made, status)
-        blocks = self._blocks(made, events, arrival, graph, first_vertex, first_replica)
-        entry = self._entry(batch, order, status, arrival, made, graph, first_vertex, replay)
+        d.decide(np.arange(n) if order is None else order, events, self._rules, graph, records, made, status)
+        blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
+        entry = self._entry(batch, order, status, arrival, made, first_vertex, replay)
         self._count(status)
         return Partitioned(blocks, status, entry, made, first_vertex)
 
@@ -183,22 +182,31 @@ class Partition:
 
     # ------------------------------------------------------------------ into codes
 
-    def _encode(self, batch: EventBatch, status: Small, feature: Small, replay: Ints32 | None) -> d.Events:
+    def _encode(
+        self, batch: EventBatch, status: Small, feature: Small, replay: Ints32 | None, plain: bool
+    ) -> d.Events:
+        if plain and self.ids.keys.accepts(batch.src) and type(batch.src) is type(batch.dst):
+            codes = self.ids.intern(batch.src), self.ids.intern(batch.dst)
+        else:
+            codes = self._intern_both(batch, status)
+        key = np.zeros(len(batch), np.int64)
+        if batch.key is not None and self.schema.edges == "keyed":
+            key = self._key_numbers(batch.key, batch, status)
+        values, offsets = batch.values, batch.value_offsets
+        return d.Events(
+            batch.op, batch.element, *codes, key, feature, batch.time,
+            _NO_VALUES if values is None else values, _EMPTY64 if offsets is None else offsets,
+            _EMPTY32 if replay is None else replay,
+        )  # fmt: skip
+
+    def _intern_both(self, batch: EventBatch, status: Small) -> tuple[Ints32, Ints32]:
         good = status == 0
         src = self._intern(batch.src, batch, status, good)
         dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good)
         if (src < 0).any() or (dst < 0).any():  # perhaps named by an event that comes later in the columns
             src = self.ids.find(batch.src)
             dst = src if batch.dst is None else self.ids.find(batch.dst)
-        key = np.zeros(len(batch), np.int64)
-        if batch.key is not None and self.schema.edges == "keyed":
-            key = self._key_numbers(batch.key, batch, status)
-        values, offsets = batch.values, batch.value_offsets
-        return d.Events(
-            batch.op, batch.element, src, dst, key, feature, batch.time,
-            _NO_VALUES if values is None else values, _EMPTY64 if offsets is None else offsets,
-            _EMPTY32 if replay is None else replay,
-        )  # fmt: skip
+        return src, dst
 
     def _intern(self, keys: Keys, batch: EventBatch, status: Small, good: Array) -> Ints32:
         if not self.ids.keys.accepts(keys):
@@ -211,7 +219,7 @@ class Partition:
         good = good & (status == 0)
         self.ids.keys.fix_type(keys, good)
         make = good & (batch.op != Op.DELETE)
-        return self.ids.intern(keys, make)[0]
+        return self.ids.intern(keys, make)
 
     def _key_numbers(self, keys: Keys, batch: EventBatch, status: Small) -> Ints:
         is_int = isinstance(keys, IntKeys)
@@ -226,7 +234,7 @@ class Partition:
             counters[_KEY_TYPE] = mine
         if isinstance(keys, IntKeys):
             return keys.values
-        return self._edge_keys.intern(keys, used)[0].astype(np.int64)
+        return self._edge_keys.intern(keys, used).astype(np.int64)
 
     def _arrival(self, batch: EventBatch, clock: int) -> Ints:
         if batch.arrival is None:
@@ -236,30 +244,27 @@ class Partition:
     # ------------------------------------------------------------------ room
 
     def _reserve(self, n: int) -> None:
-        counters = self.space.counters
-        vertices, replicas = (int(c) for c in counters[_GRAPH : _GRAPH + 2])
-        for array in self._by_code:
-            array.reserve(len(self.ids) + 1)
+        vertices, replicas = (int(c) for c in self.space.counters[_GRAPH : _GRAPH + 2])
+        if len(self.ids) >= len(self._by_code[0].data):
+            for array in self._by_code:
+                array.reserve(len(self.ids) + 1)
         if vertices + 2 * n > len(self._by_vertex[0].data):
             for array in self._by_vertex:
                 array.reserve(vertices + 2 * n)
-        if replicas + 3 * n > len(self._by_replica[0].data):
-            for array in self._by_replica:
-                array.reserve(replicas + 3 * n)
+        self._replica.reserve(replicas + 3 * n)
         if self.schema.edges != "append":
-            by_part = self._by_part.data
-            self._edges.reserve(n, self._by_code[0].data, self._by_vertex[0].data, by_part[3])
+            live, vertex = self._by_code[0].data, self._by_vertex[0].data
+            self._edges.reserve(n, live, vertex, self._parts.data)
 
     def _graph(self) -> d.Graph:
         if self._generation != self.space.generation:
             live, label_state, label_time, label = (a.data for a in self._by_code)
-            code, master, feature_time, feature_known, replicas, degree = (a.data for a in self._by_vertex)
-            part, following, slot, source = (a.data for a in self._by_replica)
-            next_row, next_slot, next_edge, free, load = self._by_part.data[:5]
+            vertex, feature_time, feature_known = (a.data for a in self._by_vertex)
+            parts = self._parts.data
             self._views = d.Graph(
-                live, self.ids.hashes, label_state, label_time, label, code, master, feature_time,
-                feature_known, Placement(replicas, part, following, degree, load, self._score), slot, source,
-                next_row, next_slot, next_edge, free, self.space.counters[_GRAPH : _GRAPH + 2],
+                live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known,
+                Placement(vertex, self._replica.data, parts[LOAD], self._score), parts,
+                self.space.counters[_GRAPH : _GRAPH + 2],
             )  # fmt: skip
             self._generation = self.space.generation
         return self._views
@@ -267,100 +272,76 @@ class Partition:
     # ------------------------------------------------------------------ into blocks
 
     def _blocks(
-        self, made: d.Decisions, events: d.Events, arrival: Ints, graph: d.Graph, first_vertex: int,
-        first_replica: int,
-    ) -> list[Block]:  # fmt: skip
+        self, made: d.Decisions, events: d.Events, arrival: Ints, first_vertex: int, first_replica: int
+    ) -> list[Block]:
+        graph, counts, lists, time = self._graph(), made.counts.tolist(), made.lists, events.time
+        vertices, replicas = graph.placement.vertex, graph.placement.replica
         blocks: list[Block] = []
-        counts, time = made.counts, events.time
-        if counts[d.N_VERTEX]:
-            vertex = np.arange(first_vertex, first_vertex + counts[d.N_VERTEX], dtype=np.int32)
-            part = _alive_masters(vertex, graph)
-            event = made.vertex_event[: len(vertex)]
-            code = graph.code[vertex]
-            columns = (
-                graph.master[vertex, 1], _own_slots(vertex, graph), graph.hashes[code], time[event],
-                arrival[event],
-            )  # fmt: skip
-            self._group_vertices(blocks, part, columns, code, graph.next_row)
-        if counts[d.N_REPLICA]:
-            vertex = made.replica_vertex[: counts[d.N_REPLICA]]
-            replica = np.arange(first_replica, first_replica + len(vertex))
-            part = np.where(_alive_masters(vertex, graph) >= 0, graph.placement.replica_part[replica], -1)
-            master = graph.master[vertex]
-            columns = (graph.replica_slot[replica], master[:, 0], master[:, 1])
-            self._group(blocks, Kind.REPLICAS, part, columns, graph.next_slot)
-        if counts[d.N_SOURCE]:
-            vertex = made.source_vertex[: counts[d.N_SOURCE]]
-            replica = made.source_replica[: len(vertex)]
-            columns = (
-                graph.master[vertex, 1], graph.placement.replica_part[replica], graph.replica_slot[replica],
-            )  # fmt: skip
+        if n := counts[d.N_VERTEX]:
+            self._vertex_blocks(blocks, np.arange(first_vertex, first_vertex + n), lists, time, arrival)
+        if n := counts[d.N_REPLICA]:
+            vertex, replica = lists[d.REPLICA_VERTEX, :n], replicas[first_replica : first_replica + n]
+            part = np.where(_alive_masters(vertex, graph) >= 0, replica[:, REPLICA_PART], -1)
+            master = vertices[vertex]
+            columns = (replica[:, REPLICA_SLOT], master[:, MASTER_PART], master[:, MASTER_ROW])
+            self._group(blocks, Kind.REPLICAS, part, columns, graph.parts[NEXT_SLOT])
+        if n := counts[d.N_SOURCE]:
+            vertex, replica = lists[d.SOURCE_VERTEX, :n], replicas[lists[d.SOURCE_REPLICA, :n]]
+            columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
             self._group(blocks, Kind.SOURCES, _alive_masters(vertex, graph), columns)
-        if counts[d.N_DROP]:
-            self._drop_blocks(blocks, made, time, arrival, graph)
-        if counts[d.N_REMOVE]:
-            n = counts[d.N_REMOVE]
-            part, slot, event = made.remove_part[:n], made.remove_slot[:n], made.remove_event[:n]
-            columns = (slot, time[event], arrival[event])
+        if n := counts[d.N_DROP]:
+            self._drop_blocks(blocks, lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n], time, arrival)
+        if n := counts[d.N_REMOVE]:
+            part, event = lists[d.REMOVE_PART, :n], lists[d.REMOVE_EVENT, :n]
+            columns = (lists[d.REMOVE_SLOT, :n], time[event], arrival[event])
             if not self.schema.directed:
-                columns, part = _both_ways(columns), _one_way_loops(part, made.remove_loop[:n] > 0)
+                columns, part = _both_ways(columns), _one_way_loops(part, lists[d.REMOVE_LOOP, :n] > 0)
             self._group(blocks, Kind.REMOVES, part, columns)
         if counts[d.N_ADD]:
-            self._add_blocks(blocks, made, time, arrival, graph)
-        if counts[d.N_FEATURE]:
-            vertex = made.feature_vertex[: counts[d.N_FEATURE]]
-            event = made.feature_event[: len(vertex)]
-            widest = max(self.schema.features.values())
+            ends, *columns = _gather_adds(made, graph, time, arrival, self.schema.directed)
+            extents = graph.parts[NEXT_EDGE] * (1 if self.schema.directed else 2)
+            self._send(blocks, Kind.ADDS, ends, tuple(columns), extents)
+        if n := counts[d.N_FEATURE]:
+            vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
             feature = events.feature[event].astype(np.int32)
             feature = np.where(events.op[event] == Op.DELETE, -1 - feature, feature)
+            widest = max(self.schema.features.values())
             values = _padded(event, events.values, events.value_offsets, widest)
-            columns = (graph.master[vertex, 1], feature, time[event], arrival[event], values)
+            columns = (vertices[vertex, MASTER_ROW], feature, time[event], arrival[event], values)
             self._group(blocks, Kind.FEATURES, _alive_masters(vertex, graph), columns)
         return blocks
 
-    def _add_blocks(
-        self, blocks: list[Block], made: d.Decisions, time: Ints, arrival: Ints, graph: d.Graph
+    def _vertex_blocks(
+        self, blocks: list[Block], vertex: Ints, lists: Ints32, time: Ints, arrival: Ints
     ) -> None:
-        n = int(made.counts[d.N_ADD])
-        part = _kept_adds(n, made, graph)
-        event = made.add_event[:n]
-        src, dst = graph.replica_slot[made.add_u_replica[:n]], graph.replica_slot[made.add_v_replica[:n]]
-        columns = (made.add_slot[:n], src, dst, time[event], arrival[event])
-        extents = graph.next_edge
-        if not self.schema.directed:
-            columns, part = _both_ways(columns), _one_way_loops(part, src == dst)
-            columns[1][1::2], columns[2][1::2] = dst, src
-            extents = 2 * extents
-        self._group(blocks, Kind.ADDS, part, columns, extents)
-
-    def _drop_blocks(
-        self, blocks: list[Block], made: d.Decisions, time: Ints, arrival: Ints, graph: d.Graph
-    ) -> None:
-        vertex = made.drop_vertex[: made.counts[d.N_DROP]]
-        event = made.drop_event[: len(vertex)]
-        # A vertex that was deleted and made again in one batch has no tombstone: one row per id.
-        tombstone = (graph.live[graph.code[vertex]] == 0).astype(np.uint8)
-        part, row = graph.master[vertex].T
-        self._group(blocks, Kind.DROPS, part, (row.copy(), tombstone, time[event], arrival[event]))
-        which, replica = _replicas_of(vertex, graph)
-        event = event[which]
-        columns = (graph.replica_slot[replica], time[event], arrival[event])
-        self._group(blocks, Kind.LEAVES, graph.placement.replica_part[replica], columns)
-
-    def _group_vertices(
-        self, blocks: list[Block], part: Ints32, columns: tuple[Array, ...], code: Ints32, extents: Ints
-    ) -> None:
-        order, ends = _by_part(part, self.parts)
+        graph = self._graph()
+        event, code = lists[d.VERTEX_EVENT, : len(vertex)], graph.placement.vertex[vertex, CODE]
+        row, slot = graph.placement.vertex[vertex, MASTER_ROW], _own_slots(vertex, graph)
+        order, ends = _by_part(_alive_masters(vertex, graph), self.parts)
+        columns = (row, slot, graph.hashes[code], time[event], arrival[event])
         begin = 0
-        for target in range(self.parts):
-            end = int(ends[target])
+        for target, end in enumerate(ends.tolist()):
             if end > begin:
                 mine = order[begin:end]
                 key, blob = key_columns(self.ids.keys.take(code[mine]))
                 picked = (*(c[mine] for c in columns), key)
-                extent = int(extents[target])
+                extent = int(graph.parts[NEXT_ROW, target])
                 blocks.append(Block(Kind.VERTICES, 0, target, picked, extent, blob=blob))
             begin = end
+
+    def _drop_blocks(
+        self, blocks: list[Block], vertex: Ints32, event: Ints32, time: Ints, arrival: Ints
+    ) -> None:
+        graph = self._graph()
+        master = graph.placement.vertex[vertex]
+        # A vertex that was deleted and made again in one batch has no tombstone: one row per id.
+        tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
+        columns = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
+        self._group(blocks, Kind.DROPS, master[:, MASTER_PART], columns)
+        which, replica = _replicas_of(vertex, graph)
+        left, event = graph.placement.replica[replica], event[which]
+        columns = (left[:, REPLICA_SLOT], time[event], arrival[event])
+        self._group(blocks, Kind.LEAVES, left[:, REPLICA_PART], columns)
 
     def _group(
         self, blocks: list[Block], kind: Kind, part: Array, columns: tuple[Array, ...],
@@ -368,34 +349,38 @@ class Partition:
     ) -> None:  # fmt: skip
         """One block for each part that `part` names; rows with part -1 go nowhere."""
         order, ends = _by_part(part, self.parts)
+        self._send(blocks, kind, ends, tuple(column[order] for column in columns), extents)
+
+    def _send(
+        self, blocks: list[Block], kind: Kind, ends: Ints, columns: tuple[Array, ...], extents: Ints | None
+    ) -> None:
+        """One block for each part, of columns that are ordered by part."""
         begin = 0
-        for target in range(self.parts):
-            end = int(ends[target])
+        for target, end in enumerate(ends.tolist()):
             if end > begin:
-                picked = columns
-                if end - begin != len(part):
-                    picked = tuple(c[order[begin:end]] for c in columns)
-                extent = 0 if extents is None else int(extents[target])
-                blocks.append(Block(kind, 0, target, picked, extent))
+                mine = columns if self.parts == 1 else tuple(column[begin:end] for column in columns)
+                blocks.append(Block(kind, 0, target, mine, 0 if extents is None else int(extents[target])))
             begin = end
 
     # ------------------------------------------------------------------ into the log
 
     def _entry(
-        self, batch: EventBatch, order: Ints, status: Small, arrival: Ints, made: d.Decisions,
-        graph: d.Graph, first_vertex: int, replay: Ints32 | None,
+        self, batch: EventBatch, order: Ints | None, status: Small, arrival: Ints, made: d.Decisions,
+        first_vertex: int, replay: Ints32 | None,
     ) -> LogEntry:  # fmt: skip
         if replay is not None:
             return LogEntry(batch, replay)
         part = np.full(len(batch), -1, np.int32)
-        n = made.counts[d.N_VERTEX]
-        part[made.vertex_event[:n]] = graph.master[first_vertex : first_vertex + n, 0]
-        n = made.counts[d.N_ADD]
-        part[made.add_event[:n]] = made.add_part[:n]
-        applied = order[status[order] == Reason.APPLIED]
-        if len(applied) == len(batch) and bool((applied[1:] > applied[:-1]).all()):
-            events = batch
-        else:
+        lists = made.lists
+        if n := int(made.counts[d.N_VERTEX]):
+            masters = self._graph().placement.vertex[first_vertex : first_vertex + n]
+            part[lists[d.VERTEX_EVENT, :n]] = masters[:, MASTER_PART]
+        if n := int(made.counts[d.N_ADD]):
+            part[lists[d.ADD_EVENT, :n]] = lists[d.ADD_PART, :n]
+        events = batch
+        if order is not None or status.any():
+            in_order = np.arange(len(batch)) if order is None else order
+            applied = in_order[status[in_order] == Reason.APPLIED]
             events, part, arrival = batch.take(applied), part[applied], arrival[applied]
         return LogEntry(_with_arrival(events, arrival), part)
 
@@ -431,10 +416,12 @@ def _one_way_loops(part: Ints32, loop: Array) -> Ints32:
 
 
 def _is_plain(batch: EventBatch) -> bool:
-    """Whether nothing can be wrong with any event of the batch in itself: edges made or removed, all columns set."""
+    """Whether every event makes an edge and nothing can be wrong with it in itself."""
+    if batch.values is not None or batch.feature is not None or batch.key is not None:
+        return False
     if batch.src.valid is not None or batch.dst is None or batch.dst.valid is not None:
         return False
-    return batch.feature is None and _all_edges(batch.op, batch.element, batch.time)
+    return _all_edges(batch.op, batch.element, batch.time)
 
 
 _EDGE, _CREATE = int(Element.EDGE), int(Op.CREATE)
@@ -449,61 +436,92 @@ def _all_edges(op: Small, element: Small, time: Ints) -> bool:
 
 
 @compiled
-def _in_order(time: Ints) -> bool:
-    for i in range(1, len(time)):  # noqa: SIM110  # compiled
-        if time[i] < time[i - 1]:
-            return False
-    return True
-
-
-@compiled
 def _alive_masters(vertex: Ints32, graph: d.Graph) -> Ints32:
     """The part of each vertex's master; -1 for vertices that are gone by the end of the batch."""
     part = np.empty(len(vertex), np.int32)
     for i in range(len(vertex)):
         v = vertex[i]
-        part[i] = graph.master[v, 0] if graph.live[graph.code[v]] - 1 == v else -1
+        master = graph.placement.vertex[v]
+        part[i] = master[MASTER_PART] if graph.live[master[CODE]] - 1 == v else -1
     return part
 
 
 @compiled
-def _kept_adds(n: int, made: d.Decisions, graph: d.Graph) -> Ints32:
-    part = np.empty(n, np.int32)
-    for i in range(n):
-        u, v = made.add_u[i], made.add_v[i]
-        kept = graph.live[graph.code[u]] - 1 == u and graph.live[graph.code[v]] - 1 == v
-        part[i] = made.add_part[i] if kept and made.add_record[i] != -1 else -1
-    return part
+def kept_adds(made: d.Decisions, graph: d.Graph) -> Ints:
+    """Which of the added edges are there at the end of the batch."""
+    kept = [i for i in range(made.counts[d.N_ADD]) if _is_kept(i, made, graph)]
+    return np.array(kept, np.int64)
+
+
+@lean
+def _is_kept(i: int, made: d.Decisions, graph: d.Graph) -> bool:
+    u, v, vertex = made.lists[d.ADD_U, i], made.lists[d.ADD_V, i], graph.placement.vertex
+    alive = graph.live[vertex[u, CODE]] - 1 == u and graph.live[vertex[v, CODE]] - 1 == v
+    return alive and made.lists[d.ADD_RECORD, i] != -1
 
 
 @compiled
-def _own_slots(vertex: Ints32, graph: d.Graph) -> Ints32:
+def _gather_adds(
+    made: d.Decisions, graph: d.Graph, time: Ints, arrival: Ints, directed: bool
+) -> tuple[Ints, Ints32, Ints32, Ints32, Ints, Ints]:
+    """Added edges by part: where each part ends, then the columns; an undirected edge is two directed ones."""
+    parts, lists, replica = graph.parts.shape[1], made.lists, graph.placement.replica
+    ends = np.zeros(parts + 1, np.int64)
+    for i in range(made.counts[d.N_ADD]):
+        if _is_kept(i, made, graph):
+            loop = lists[d.ADD_U, i] == lists[d.ADD_V, i]
+            ends[lists[d.ADD_PART, i] + 1] += 1 if directed or loop else 2
+    for p in range(parts):
+        ends[p + 1] += ends[p]
+    n = ends[parts]
+    slot, src, dst = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    when, came = np.empty(n, np.int64), np.empty(n, np.int64)
+    fill = ends[:parts].copy()
+    for i in range(made.counts[d.N_ADD]):
+        if not _is_kept(i, made, graph):
+            continue
+        p, event = lists[d.ADD_PART, i], lists[d.ADD_EVENT, i]
+        u = replica[lists[d.ADD_U_REPLICA, i], REPLICA_SLOT]
+        v = replica[lists[d.ADD_V_REPLICA, i], REPLICA_SLOT]
+        for way in range(1 if directed or u == v else 2):
+            at = fill[p]
+            fill[p] += 1
+            slot[at] = lists[d.ADD_SLOT, i] if directed else 2 * lists[d.ADD_SLOT, i] + way
+            src[at], dst[at] = (u, v) if way == 0 else (v, u)
+            when[at], came[at] = time[event], arrival[event]
+    return ends[1:], slot, src, dst, when, came
+
+
+@compiled
+def _own_slots(vertex: Ints, graph: d.Graph) -> Ints32:
     slots = np.empty(len(vertex), np.int32)
+    vertices, replica = graph.placement.vertex, graph.placement.replica
     for i in range(len(vertex)):
-        at = graph.placement.replicas[vertex[i]] - 1
-        while graph.placement.replica_part[at] != graph.master[vertex[i], 0]:
-            at = graph.placement.replica_next[at] - 1
-        slots[i] = graph.replica_slot[at]
+        at = vertices[vertex[i], FIRST_REPLICA] - 1
+        while replica[at, REPLICA_PART] != vertices[vertex[i], MASTER_PART]:
+            at = replica[at, NEXT_REPLICA] - 1
+        slots[i] = replica[at, REPLICA_SLOT]
     return slots
 
 
 @compiled
 def _replicas_of(vertex: Ints32, graph: d.Graph) -> tuple[Ints, Ints]:
     """Every replica of the vertices: whose, and which."""
+    vertices, replicas = graph.placement.vertex, graph.placement.replica
     count = 0
     for v in vertex:
-        at = graph.placement.replicas[v] - 1
+        at = vertices[v, FIRST_REPLICA] - 1
         while at >= 0:
             count += 1
-            at = graph.placement.replica_next[at] - 1
+            at = replicas[at, NEXT_REPLICA] - 1
     which, replica = np.empty(count, np.int64), np.empty(count, np.int64)
     count = 0
     for i in range(len(vertex)):
-        at = graph.placement.replicas[vertex[i]] - 1
+        at = vertices[vertex[i], FIRST_REPLICA] - 1
         while at >= 0:
             which[count], replica[count] = i, at
             count += 1
-            at = graph.placement.replica_next[at] - 1
+            at = replicas[at, NEXT_REPLICA] - 1
     return which, replica
 
 

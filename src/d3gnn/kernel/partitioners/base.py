@@ -7,16 +7,22 @@ from typing import ClassVar, NamedTuple
 
 from d3gnn.types import Doubles, Ints, Ints32
 
+# Columns of `Placement.vertex`: the code of its id, its master's part and row, its first replica plus 1, and the
+# number of edges ever created at it.
+CODE, MASTER_PART, MASTER_ROW, FIRST_REPLICA, DEGREE = range(5)
+VERTEX_FIELDS = 5
+# Columns of `Placement.replica`: its part and slot, the vertex's next replica plus 1, whether it is a source.
+REPLICA_PART, REPLICA_SLOT, NEXT_REPLICA, IS_SOURCE = range(4)
+REPLICA_FIELDS = 4
+
 _KNOWN: dict[str, type[Partitioner]] = {}
 
 
 class Placement(NamedTuple):
     """What partitioners see: which parts hold a replica of a vertex, and how much the parts hold."""
 
-    replicas: Ints32  # by vertex: its first replica, plus 1
-    replica_part: Ints32
-    replica_next: Ints32
-    degree: Ints32  # by vertex: edges ever created at it
+    vertex: Ints32  # [vertex, VERTEX_FIELDS]
+    replica: Ints32  # [replica, REPLICA_FIELDS]
     load: Ints  # by part: edges it holds
     score: Doubles  # by part: scratch
 

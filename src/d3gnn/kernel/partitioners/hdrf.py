@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.partitioners.base import Partitioner, Placement
+from d3gnn.kernel.partitioners.base import (
+    DEGREE,
+    FIRST_REPLICA,
+    NEXT_REPLICA,
+    REPLICA_PART,
+    Partitioner,
+    Placement,
+)
 
 
 @dataclass(frozen=True)
@@ -45,16 +52,16 @@ def choose_hdrf(u: int, v: int, placement: Placement, balance: float, epsilon: f
     for p in range(parts):
         score[p] = (most - load[p]) * scale
     # Both degrees count the new edge.
-    degree_u, degree_v = placement.degree[u] + 1.0, placement.degree[v] + 1.0
+    degree_u, degree_v = placement.vertex[u, DEGREE] + 1.0, placement.vertex[v, DEGREE] + 1.0
     share = degree_u / (degree_u + degree_v)
-    at = placement.replicas[u] - 1
+    at = placement.vertex[u, FIRST_REPLICA] - 1
     while at >= 0:
-        score[placement.replica_part[at]] += 2.0 - share
-        at = placement.replica_next[at] - 1
-    at = placement.replicas[v] - 1
+        score[placement.replica[at, REPLICA_PART]] += 2.0 - share
+        at = placement.replica[at, NEXT_REPLICA] - 1
+    at = placement.vertex[v, FIRST_REPLICA] - 1
     while at >= 0:
-        score[placement.replica_part[at]] += 1.0 + share
-        at = placement.replica_next[at] - 1
+        score[placement.replica[at, REPLICA_PART]] += 1.0 + share
+        at = placement.replica[at, NEXT_REPLICA] - 1
     best = 0
     for p in range(1, parts):
         if score[p] > score[best]:

@@ -1,0 +1,46 @@
+"""Hold an engine against recomputation from scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from d3gnn.bench.result import Report, silent
+from d3gnn.events import EventBatch
+from d3gnn.kernel.local import LocalEngine
+from d3gnn.kernel.reference import Oracle, embeddings, relative_error
+
+#: Incremental and static embeddings differ by rounding alone; more than this is a mistake.
+TOLERANCE = 1e-5
+
+
+class Comparison(NamedTuple):
+    """How an engine's embeddings compare with those of a static forward pass."""
+
+    vertices: int
+    edges: int
+    max_relative_error: float
+
+
+def compare(engine: LocalEngine, batches: Iterable[EventBatch], report: Report = silent) -> Comparison:
+    """Apply the same batches to the oracle, run the model once over the graph, compare every vertex."""
+    oracle = Oracle(engine.schema)
+    done = 0
+    for batch in batches:
+        oracle.apply(batch)
+        done += len(batch)
+        report(done)
+    expected = embeddings(engine.model, oracle)
+    ids = list(expected)
+    if set(engine.ids().to_list()) != set(ids):
+        raise RuntimeError(
+            f"the engine has {len(engine)} vertices, recomputation {len(ids)}, and they are not the same"
+        )
+    if not ids:
+        return Comparison(0, 0, 0.0)
+    error = relative_error(engine.embeddings(ids), np.stack([expected[id] for id in ids]))
+    if not np.isfinite(error):
+        raise RuntimeError("the engine has embeddings that are not finite")
+    return Comparison(len(ids), len(oracle.edges()), error)

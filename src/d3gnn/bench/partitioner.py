@@ -1,0 +1,130 @@
+"""How fast edges are given their parts: by Partition as a whole, and by the bare choice."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.events import EdgeMode, GraphSchema, IntKeys
+from d3gnn.kernel.compiled import compiled
+from d3gnn.kernel.operators import Partition
+from d3gnn.kernel.partitioners import Placement, choose, partitioner
+from d3gnn.kernel.partitioners.base import (
+    DEGREE,
+    FIRST_REPLICA,
+    NEXT_REPLICA,
+    REPLICA_FIELDS,
+    REPLICA_PART,
+    VERTEX_FIELDS,
+)
+from d3gnn.sources import SyntheticStream
+from d3gnn.types import Hashes, Ints
+
+BATCH = 20_000
+_WARM_UP = 2_000
+
+
+@dataclass(frozen=True)
+class PartitionerResult(BenchResult):
+    """Edges per second through Partition, and through the choice alone."""
+
+    bench = "partitioner"
+    edges_per_second: float
+    choice_edges_per_second: float
+    replication_factor: float
+    #: Edges in the fullest part, over the mean.
+    balance: float
+    edges: int
+    vertices: int
+    parts: int
+
+
+def measure_partitioner(
+    edges: int = 2_000_000,
+    parts: int = 8,
+    which: str = "hdrf",
+    *,
+    mode: EdgeMode = "append",
+    seed: int = 0,
+    on_edges: Report = silent,
+) -> PartitionerResult:
+    """Partition a synthetic power-law stream; `mode` other than append also keeps the table of edges."""
+    if parts < 1:
+        raise ValueError(f"parts={parts}: at least 1, please")
+    chosen = partitioner(which)
+    stream = SyntheticStream(edges=edges, seed=seed)
+    schema = GraphSchema(edges=mode, features={"x": 1})
+    sample = Partition(schema, parts, which)
+    for batch in SyntheticStream(edges=2 * _WARM_UP, seed=seed).batches(_WARM_UP):
+        sample.process(batch, 0)
+    partition = Partition(schema, parts, which)
+    seconds, done, load = 0.0, 0, np.zeros(parts, np.int64)
+    src, dst = np.empty(edges, np.int64), np.empty(edges, np.int64)
+    for batch in stream.batches(BATCH):
+        assert isinstance(batch.src, IntKeys)
+        assert isinstance(batch.dst, IntKeys)
+        begun = time.perf_counter()
+        result = partition.process(batch, 0)
+        seconds += time.perf_counter() - begun
+        src[done : done + len(batch)], dst[done : done + len(batch)] = batch.src.values, batch.dst.values
+        load += np.bincount(result.entry.part, minlength=parts)
+        done += len(batch)
+        on_edges(done)
+    bare = _choice_seconds(src, dst, stream.vertices, parts, chosen.code, chosen.weights)
+    return PartitionerResult(
+        settings={"partitioner": which, "edges": mode, "batch": BATCH, "seed": seed},
+        edges_per_second=round(edges / seconds, 1),
+        choice_edges_per_second=round(edges / bare, 1),
+        replication_factor=round(partition.replication_factor, 4),
+        balance=round(float(load.max() / load.mean()), 4),
+        edges=edges,
+        vertices=partition.vertex_count,
+        parts=parts,
+    )
+
+
+def _choice_seconds(
+    src: Ints, dst: Ints, vertices: int, parts: int, code: int, weights: tuple[float, float]
+) -> float:
+    hashes = np.random.default_rng(0).integers(0, 2**63, vertices).astype(np.uint64)
+    seconds = 0.0
+    for n in (min(_WARM_UP, len(src)), len(src)):  # the first is for the compiler
+        placement = Placement(
+            vertex=np.zeros((vertices, VERTEX_FIELDS), np.int32),
+            replica=np.zeros((vertices * parts, REPLICA_FIELDS), np.int32),
+            load=np.zeros(parts, np.int64),
+            score=np.zeros(parts, np.float64),
+        )
+        begun = time.perf_counter()
+        _choose_all(src[:n], dst[:n], hashes, placement, code, *weights)
+        seconds = time.perf_counter() - begun
+    return seconds
+
+
+@compiled
+def _choose_all(
+    src: Ints, dst: Ints, hashes: Hashes, placement: Placement, code: int, first_weight: float,
+    second_weight: float,
+) -> int:  # fmt: skip
+    """Choose a part for every edge, and remember what later choices look at."""
+    used = 0
+    ends = np.empty(2, np.int64)
+    for i in range(len(src)):
+        u, v = src[i], dst[i]
+        part = np.int64(choose(code, u, v, hashes[u], hashes[v], placement, first_weight, second_weight))
+        ends[0], ends[1] = u, v
+        for w in ends:
+            placement.vertex[w, DEGREE] += 1
+            at = placement.vertex[w, FIRST_REPLICA] - 1
+            while at >= 0 and placement.replica[at, REPLICA_PART] != part:
+                at = placement.replica[at, NEXT_REPLICA] - 1
+            if at < 0:
+                placement.replica[used, REPLICA_PART] = part
+                placement.replica[used, NEXT_REPLICA] = placement.vertex[w, FIRST_REPLICA]
+                used += 1
+                placement.vertex[w, FIRST_REPLICA] = used
+        placement.load[part] += 1
+    return used

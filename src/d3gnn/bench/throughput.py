@@ -1,0 +1,177 @@
+"""How fast an engine takes in a stream, and whether it ends where it should."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from itertools import islice
+
+import numpy as np
+
+from d3gnn.bench.check import compare
+from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.bench.warm_up import warm_up
+from d3gnn.bench.workload import Workload
+from d3gnn.events import Element, EventBatch
+from d3gnn.kernel.local import LocalEngine
+from d3gnn.kernel.partitioners import partitioners
+from d3gnn.nn import GraphSAGE
+
+ENGINES = ("local",)
+#: The oracle takes events that are in order in batches of this size: it ends the same, and sooner.
+_CHECK_BATCH = 50_000
+
+
+@dataclass(frozen=True)
+class ThroughputSettings:
+    """What runs the stream: a GraphSAGE model of `layers` layers, all `width` wide; checked when made."""
+
+    batch: int = 2000
+    parts: int = 1
+    engine: str = "local"
+    partitioner: str = "hdrf"
+    layers: int = 2
+    width: int = 64
+    aggregator: str = "mean"
+    threads: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "parts", "layers", "width", "threads"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        if self.engine not in ENGINES:
+            raise ValueError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}")
+        known = [p.name for p in partitioners()]
+        if self.partitioner not in known:
+            raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
+        if self.aggregator not in ("sum", "mean"):
+            raise ValueError(f"aggregator={self.aggregator!r}: choose one of sum, mean")
+
+
+@dataclass(frozen=True)
+class ThroughputResult(BenchResult):
+    """What came of it; times are those of `LocalEngine.apply`, not of reading or making events."""
+
+    bench = "throughput"
+    #: Edges created and deleted, per second.
+    edges_per_second: float
+    batch_ms_p50: float
+    batch_ms_p99: float
+    #: Time inside operators, as a share of the whole.
+    kernel_share: float
+    #: Messages that travelled along edges in all layers, per edge created or deleted.
+    messages_per_edge: float
+    #: Bytes that operators handed to one another.
+    bytes_moved: int
+    replication_factor: float
+    #: Against recomputation from scratch; None if it was not checked.
+    max_relative_error: float | None
+    events: int
+    vertices: int
+    engine: str
+    batch: int
+    parts: int
+    partitioner: str
+    threads: int
+    seconds: float
+    events_per_second: float
+    batches: int
+    stored_edges: int
+    #: How often a part found it cheaper to recompute the touched vertices, over all layers and batches.
+    recomputed: int
+    #: Bytes set aside by each operator, divided by the edges and by the vertices that there are at the end.
+    bytes_per_edge: dict[str, float]
+    bytes_per_vertex: dict[str, float]
+
+
+def measure_throughput(
+    workload: Workload,
+    settings: ThroughputSettings | None = None,
+    *,
+    check: bool = True,
+    on_events: Report = silent,
+    on_check: Report = silent,
+) -> ThroughputResult:
+    """Run a workload through a new engine, batch by batch, as fast as it goes."""
+    import torch
+
+    settings = settings or ThroughputSettings()
+    torch.set_num_threads(settings.threads)
+    in_width = workload.schema.width or settings.width
+    widths = [in_width] + [settings.width] * settings.layers
+    model = GraphSAGE(widths, settings.aggregator, seed=settings.seed)
+    sample = islice(workload.batches(min(settings.batch, 1000)), 3)
+    warm_up(model, workload.schema, settings.parts, settings.partitioner, sample)
+
+    engine = LocalEngine(model, settings.parts, settings.partitioner, workload.schema)
+    times: list[float] = []
+    edges = events = 0
+    for batch in workload.batches(settings.batch):
+        begun = time.perf_counter()
+        engine.apply(batch)
+        times.append(time.perf_counter() - begun)
+        events += len(batch)
+        edges += int(np.count_nonzero(batch.element == Element.EDGE))
+        on_events(events)
+    error = None
+    if check:
+        error = compare(engine, _for_the_oracle(workload, settings.batch), on_check).max_relative_error
+    return _result(workload, settings, engine, np.array(times), edges, events, error)
+
+
+def _for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
+    return workload.batches(max(batch, _CHECK_BATCH) if workload.in_order else batch)
+
+
+def _result(
+    workload: Workload, settings: ThroughputSettings, engine: LocalEngine, times: np.ndarray, edges: int,
+    events: int, error: float | None,
+) -> ThroughputResult:  # fmt: skip
+    seconds = float(times.sum())
+    inside = sum(value for name, value in engine.metrics.items() if name.endswith("_us")) / 1e6
+    vertices, stored = len(engine), stored_edges(engine)
+    memory = engine.memory()
+    return ThroughputResult(
+        settings={
+            "workload": workload.name,
+            "edges": workload.schema.edges,
+            "directed": workload.schema.directed,
+            "model": repr(engine.model),
+            **asdict(settings),
+        },
+        edges_per_second=round(edges / seconds, 1) if seconds else 0.0,
+        batch_ms_p50=round(float(np.percentile(times, 50)) * 1e3, 4),
+        batch_ms_p99=round(float(np.percentile(times, 99)) * 1e3, 4),
+        kernel_share=round(inside / seconds, 4) if seconds else 0.0,
+        messages_per_edge=round(messages(engine) / max(1, edges), 2),
+        bytes_moved=sum(value for name, value in engine.metrics.items() if name.endswith("_bytes")),
+        replication_factor=round(engine.partition.replication_factor, 4),
+        max_relative_error=error,
+        events=events,
+        vertices=vertices,
+        engine=settings.engine,
+        batch=settings.batch,
+        parts=settings.parts,
+        partitioner=settings.partitioner,
+        threads=settings.threads,
+        seconds=round(seconds, 3),
+        events_per_second=round(events / seconds, 1) if seconds else 0.0,
+        batches=len(times),
+        stored_edges=stored,
+        recomputed=sum(edge.metrics["recomputed"] for edge in engine.edges),
+        bytes_per_edge={name: round(size / max(1, stored), 1) for name, size in memory.items()},
+        bytes_per_vertex={name: round(size / max(1, vertices), 1) for name, size in memory.items()},
+    )
+
+
+def messages(engine: LocalEngine) -> int:
+    """Messages that travelled along edges so far, in all layers."""
+    return sum(int(edge.metrics["messages"]) for edge in engine.edges)
+
+
+def stored_edges(engine: LocalEngine) -> int:
+    """Edges that the graph has now; an undirected one counts twice, as it carries messages both ways."""
+    first = engine.edges[0]
+    return sum(int(first.state(part).adjacency.edge_count) for part in range(engine.parts))

@@ -1,0 +1,29 @@
+"""Compile and load everything before the clock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from d3gnn.events import EventBatch, GraphSchema
+from d3gnn.kernel.local import LocalEngine
+from d3gnn.nn import GNN
+from d3gnn.sources import SyntheticStream
+
+_SAMPLE = 500
+
+
+def warm_up(
+    model: GNN, schema: GraphSchema, parts: int, partitioner: str, sample: Iterable[EventBatch] = ()
+) -> None:
+    """Take engines of the same kind through every kind of event, and through the first of the real ones."""
+    width = schema.for_model(model.in_width).width
+    everything = SyntheticStream(
+        edges=3 * _SAMPLE, vertices=_SAMPLE, deletes=0.3, vertex_deletes=0.02, feature_updates=0.2, bad=0.02,
+        feature_width=width,
+    )  # fmt: skip
+    for batches in (everything.batches(_SAMPLE), islice(sample, 3)):
+        engine = LocalEngine(model, parts, partitioner, schema)
+        for batch in batches:
+            engine.apply(batch)
+            engine.apply(batch.take(slice(0, 1)))

@@ -1,0 +1,21 @@
+"""`d3gnn bench`: measure speed, growth and partitioning."""
+
+from __future__ import annotations
+
+import typer
+
+from d3gnn.cli.bench.growth import growth
+from d3gnn.cli.bench.partitioner import partitioner
+from d3gnn.cli.bench.throughput import throughput
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Measure: each prints a table, or with --json one JSON object on standard output.",
+)
+app.command()(throughput)
+app.command()(growth)
+app.command()(partitioner)

@@ -1,0 +1,74 @@
+"""`d3gnn bench growth`: time of a batch as the stored graph grows."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from d3gnn.cli.bench.show import show
+from d3gnn.cli.console import print_json, steps, user_mistakes
+from d3gnn.cli.options import Batch, Json, Layers, Partitioner, PartitionerName, Parts, Seed, Threads, Width
+
+
+def growth(
+    stored: Annotated[
+        str, typer.Option(help="Sizes of the stored graph, in edges, rising.", metavar="N,N,...")
+    ] = "100000,300000,1000000",
+    batch: Batch = 2000,
+    timed: Annotated[int, typer.Option(help="Batches to time at each size.", metavar="N")] = 40,
+    parts: Parts = 1,
+    partitioner: Partitioner = PartitionerName.hdrf,
+    layers: Layers = 2,
+    width: Width = 64,
+    max_degree: Annotated[
+        int, typer.Option(help="Most edges into a vertex, and out of it.", metavar="N")
+    ] = 16,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> None:
+    """Time the same batches on a graph that grows, with degrees that do not.
+
+    A batch should cost what it touches, not what is stored: the ratio says how much longer the median batch
+    takes at the last size than at the first.
+
+    [bold]Example[/bold]
+
+      d3gnn bench growth --stored 100000,1000000 --json
+    """
+    with user_mistakes():
+        try:
+            sizes = [int(size) for size in stored.split(",")]
+        except ValueError:
+            raise ValueError(
+                f"--stored {stored}: numbers with commas between, as in 100000,1000000"
+            ) from None
+        from d3gnn.bench import ThroughputSettings
+        from d3gnn.bench.growth import check_sizes, edges_needed, measure_growth
+
+        settings = ThroughputSettings(
+            batch, parts, "local", partitioner.value, layers, width, threads=threads, seed=seed
+        )
+        check_sizes(sizes, timed, settings)
+    with steps() as bars:
+        total = edges_needed(sizes, timed, settings)
+        result = measure_growth(
+            sizes, settings, max_degree=max_degree, timed=timed, on_edges=bars.step("grow", total, "edges")
+        )
+    if as_json:
+        print_json(result.to_dict())
+        return
+    show(
+        f"{batch:,}-edge batches: on {result.growth:g} times the graph, {result.ratio:.2f} times the time",
+        ["edges stored", "vertices", "batch, median", "messages per edge"],
+        [
+            (
+                f"{row['stored_edges']:,}",
+                f"{row['vertices']:,}",
+                f"{row['batch_ms_p50']:.2f} ms",
+                f"{row['messages_per_edge']:.1f}",
+            )
+            for row in result.sizes
+        ],
+    )

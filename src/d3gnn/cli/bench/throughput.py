@@ -1,0 +1,131 @@
+"""`d3gnn bench throughput`: edges per second, and the error at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from d3gnn.cli.bench.show import show
+from d3gnn.cli.console import print_json, steps, user_mistakes
+from d3gnn.cli.options import (
+    Aggregator,
+    AggregatorName,
+    Batch,
+    EdgesMode,
+    EngineName,
+    Json,
+    Layers,
+    Partitioner,
+    PartitionerName,
+    Parts,
+    Seed,
+    ShapeName,
+    Threads,
+    Width,
+)
+
+if TYPE_CHECKING:
+    from d3gnn.bench import ThroughputResult, Workload
+
+
+def throughput(
+    edges: Annotated[
+        Path | None,
+        typer.Option(help="Edge list (text or Parquet, gzipped or not) or event file.", metavar="FILE"),
+    ] = None,
+    synthetic: Annotated[
+        int | None, typer.Option(help="Or so many edges of a synthetic stream.", metavar="EDGES")
+    ] = None,
+    batch: Batch = 2000,
+    parts: Parts = 1,
+    engine: Annotated[EngineName, typer.Option(help="What runs the stream.")] = EngineName.local,
+    partitioner: Partitioner = PartitionerName.hdrf,
+    layers: Layers = 2,
+    width: Width = 64,
+    aggregator: Aggregator = AggregatorName.mean,
+    limit: Annotated[int | None, typer.Option(help="Stop after so many events.", metavar="N")] = None,
+    edges_mode: Annotated[
+        EdgesMode | None,
+        typer.Option(
+            help="What makes two edges the same. Without it: simple if the file deletes some, else multi.",
+            show_default=False,
+        ),
+    ] = None,
+    undirected: Annotated[bool, typer.Option("--undirected", help="Messages go both ways.")] = False,
+    shape: Annotated[ShapeName, typer.Option(help="Shape of the synthetic stream.")] = ShapeName.power_law,
+    deletes: Annotated[
+        float, typer.Option(help="Deletes in the synthetic stream, as a share of its edges.", metavar="0..1")
+    ] = 0.0,
+    threads: Threads = 1,
+    seed: Seed = 0,
+    check: Annotated[bool, typer.Option(help="Compare the end with recomputation from scratch.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Run a stream through an engine as fast as it goes.
+
+    Time is that of the engine alone: code is compiled before, events are read and made beside it.
+
+    [bold]Examples[/bold]
+
+      d3gnn bench throughput --edges edges.csv.gz --batch 2000 --json
+
+      d3gnn bench throughput --synthetic 1000000 --parts 4 --batch 20000
+
+      d3gnn bench throughput --edges as-733-events.csv.gz --edges-mode simple --undirected
+    """
+    with user_mistakes():
+        if (edges is None) == (synthetic is None):
+            raise ValueError("give either --edges FILE or --synthetic EDGES")
+        from d3gnn.bench import ThroughputSettings, file_workload, measure_throughput, synthetic_workload
+        from d3gnn.sources import SyntheticStream
+
+        settings = ThroughputSettings(
+            batch, parts, engine.value, partitioner.value, layers, width, aggregator.value, threads, seed
+        )
+        workload: Workload
+        if edges is not None:
+            workload = file_workload(edges, edges_mode.value if edges_mode else None, undirected, limit)
+        else:
+            assert synthetic is not None
+            workload = synthetic_workload(
+                SyntheticStream(
+                    synthetic, seed=seed, shape=shape.value, deletes=deletes, undirected=undirected
+                ),
+                edges_mode.value if edges_mode else None,
+            ).limited(limit)
+    with steps() as bars:
+        result = measure_throughput(
+            workload,
+            settings,
+            check=check,
+            on_events=bars.step("run", workload.events),
+            on_check=bars.step("check", workload.events),
+        )
+    if as_json:
+        print_json(result.to_dict())
+    else:
+        _show(result)
+
+
+def _show(result: ThroughputResult) -> None:
+    error = result.max_relative_error
+    show(
+        f"Throughput on {result.settings['workload']}, batches of {result.batch:,}, {result.parts} part(s)",
+        ["", ""],
+        [
+            ("edges per second", f"{result.edges_per_second:,.0f}"),
+            ("batch, median", f"{result.batch_ms_p50:.2f} ms"),
+            ("batch, 99th percentile", f"{result.batch_ms_p99:.2f} ms"),
+            ("share of time in operators", f"{result.kernel_share:.1%}"),
+            ("messages per edge", f"{result.messages_per_edge:,.1f}"),
+            ("moved between operators", f"{result.bytes_moved / 1e6:,.1f} MB"),
+            ("replicas per vertex", f"{result.replication_factor:.2f}"),
+            ("largest relative error", "not checked" if error is None else f"{error:.1e}"),
+            ("events", f"{result.events:,} in {result.batches:,} batches, {result.seconds:.2f} s"),
+            ("vertices, edges stored", f"{result.vertices:,}, {result.stored_edges:,}"),
+            ("memory per edge", f"{sum(result.bytes_per_edge.values()):,.0f} bytes"),
+            ("memory per vertex", f"{sum(result.bytes_per_vertex.values()):,.0f} bytes"),
+        ],
+    )

@@ -1,0 +1,434 @@
+"""Streams made by a seed: any size, in chunks, with everything in them that real streams have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from d3gnn.events import NO_TIME, Element, EventBatch, GraphSchema, IntKeys, Op
+from d3gnn.types import Array, Bools, Doubles, Floats, Ints
+
+Shape: TypeAlias = Literal["power-law", "communities", "hubs", "capped"]
+
+#: Edges that are made at a time. Part of what a seed means: another size gives another stream.
+_CHUNK = 1 << 14
+#: An edge that goes does so within so many further edges; those that wait for it are kept in memory.
+_LONGEST_LIFE = 1 << 20
+_BEGINNING = 1_700_000_000_000_000
+_GAP = 100_000.0  # microseconds between edges, on average
+_BURST = 256  # edges in a burst
+_BURST_HASTE = 100.0
+_LATENESS = 5_000_000.0
+#: Exponents that bend a uniform number towards old vertices: the degrees of the ends follow power laws.
+_SOURCE_BEND, _TARGET_BEND = 1.5, 2.5
+_INSIDE = 0.9  # share of the edges of a community that stay in it
+_HUB_SHARE = 0.5
+_MOVES = 0.05  # share of the feature updates that look like another community
+_NOISE = 0.3
+_SHARES = ("deletes", "vertex_deletes", "feature_updates", "bursts", "bad", "late")
+_BAD_NAME = "unheard-of"
+
+
+@dataclass(frozen=True)
+class SyntheticStream:
+    """Events of a growing graph; the same arguments give the same events, whatever the size of the batches.
+
+    edges, vertices:
+        Edges that are created, and the vertices that they appear with, evenly over the stream.
+    shape:
+        `power-law`: old vertices take part in more edges. `communities`: so too, and most edges stay in one
+        of `communities` groups, whose features are alike. `hubs`: a few vertices (`hubs`) take part in half
+        of all edges. `capped`: no vertex has more than `max_degree` edges in, or out; how many it has does
+        not depend on the length of the stream.
+    deletes, vertex_deletes, feature_updates, bad:
+        So many more events of these kinds, as a share of the edges. A delete takes away an edge that was
+        created before it. Bad events are of all kinds that a row can be bad in.
+    features:
+        Whether every vertex comes with a feature `x`, in an event of its own.
+    bursts:
+        Share of the time in which edges come much faster and crowd around one vertex.
+    late:
+        Share of the events whose time is a few seconds too old; all others come in the order of their times.
+
+    Memory does not grow with the stream, but for two counts per vertex where the shape is `capped`.
+
+    >>> stream = SyntheticStream(edges=100, vertices=20, deletes=0.1, seed=3)
+    >>> len(stream), [len(batch) for batch in stream.batches(50)]
+    (110, [50, 50, 10])
+    """
+
+    edges: int
+    #: 0 chooses a number: a tenth of the edges, or for `capped` what keeps degrees well below the cap.
+    vertices: int = 0
+    seed: int = 0
+    shape: Shape = "power-law"
+    max_degree: int = 16
+    communities: int = 8
+    hubs: int = 10
+    deletes: float = 0.0
+    vertex_deletes: float = 0.0
+    feature_updates: float = 0.0
+    bursts: float = 0.0
+    bad: float = 0.0
+    late: float = 0.01
+    features: bool = False
+    feature_width: int = 16
+    undirected: bool = False
+
+    def __post_init__(self) -> None:
+        if self.shape not in get_args(Shape):
+            raise ValueError(f"shape={self.shape!r}: choose one of {', '.join(get_args(Shape))}")
+        for name in ("edges", "communities", "hubs", "feature_width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        if self.seed < 0:
+            raise ValueError(f"seed={self.seed}: at least 0, please")
+        if self.max_degree < 2:
+            raise ValueError(f"max_degree={self.max_degree}: at least 2, please")
+        for name in _SHARES:
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ValueError(f"{name}={getattr(self, name)}: a share of the edges, from 0 to 1, please")
+        self._settle_vertices()
+
+    def _settle_vertices(self) -> None:
+        most = self.edges + 1
+        if self.vertices == 0:
+            edges_each = max(1, self.max_degree // 4) if self.shape == "capped" else 10
+            object.__setattr__(self, "vertices", min(most, max(2, self.edges // edges_each)))
+        if not 2 <= self.vertices <= most:
+            raise ValueError(
+                f"vertices={self.vertices}: from 2 to {most}; each comes with one of the {self.edges} edges"
+            )
+        if self.shape == "capped" and 2 * self.edges > self.vertices * self.max_degree:
+            raise ValueError(
+                f"{self.edges} edges over {self.vertices} vertices leave no room under max_degree="
+                f"{self.max_degree}: give at least {-(-2 * self.edges // self.max_degree)} vertices"
+            )
+
+    def __len__(self) -> int:
+        """How many events there are."""
+        more = (self.deletes, self.vertex_deletes, self.feature_updates, self.bad)
+        return (
+            self.edges
+            + sum(_share(0, self.edges, share) for share in more)
+            + (self.vertices if self.features else 0)
+        )
+
+    @property
+    def has_values(self) -> bool:
+        """Whether some events carry features."""
+        return bool(self.features or self.feature_updates or self.bad)
+
+    @property
+    def schema(self) -> GraphSchema:
+        """The graph that these events describe: parallel edges are told apart by their age alone."""
+        features = {"x": self.feature_width} if self.has_values else {}
+        return GraphSchema(edges="multi", directed=not self.undirected, features=features)
+
+    def community(self, ids: Array) -> Ints:
+        """The community of each vertex, where the shape is `communities`."""
+        groups: Ints = np.asarray(ids, np.int64) % min(self.communities, self.vertices)
+        return groups
+
+    def batches(self, size: int) -> Iterator[EventBatch]:
+        """The events, `size` at a time; the last batch may be smaller."""
+        maker = _Maker(self)
+        chunks = (
+            maker.chunk(first, min(_CHUNK, self.edges - first)) for first in range(0, self.edges, _CHUNK)
+        )
+        return rebatch(chunks, size)
+
+
+def rebatch(batches: Iterable[EventBatch], size: int) -> Iterator[EventBatch]:
+    """The same events in batches of `size`; the last may be smaller.
+
+    >>> from d3gnn.events import EventBatch
+    >>> [len(batch) for batch in rebatch([EventBatch.edges([1, 2, 3], [2, 3, 4])], 2)]
+    [2, 1]
+    """
+    if size < 1:
+        raise ValueError(f"a batch of {size} events: at least 1, please")
+    rest: EventBatch | None = None
+    for batch in batches:
+        whole = batch if rest is None else EventBatch.concat([rest, batch])
+        begin = 0
+        while len(whole) - begin >= size:
+            yield _between(whole, begin, begin + size)
+            begin += size
+        rest = _between(whole, begin, len(whole)) if begin < len(whole) else None
+    if rest is not None:
+        yield rest
+
+
+def _between(batch: EventBatch, begin: int, end: int) -> EventBatch:
+    """The events from `begin` to `end`, without copying where that can be."""
+
+    def cut(column: Any) -> Any:
+        return None if column is None else column[begin:end]
+
+    def keys(column: Any) -> Any:
+        if isinstance(column, IntKeys):
+            return IntKeys(column.values[begin:end], cut(column.valid))
+        return None if column is None else column.take(slice(begin, end))
+
+    values, offsets = batch.values, batch.value_offsets
+    if values is not None and offsets is not None:
+        values = values[offsets[begin] : offsets[end]]
+        offsets = offsets[begin : end + 1] - offsets[begin]
+    origin = (
+        batch.origin.slice(begin, end - begin) if isinstance(batch.origin, pa.Table) else cut(batch.origin)
+    )
+    return EventBatch(
+        batch.op[begin:end], batch.element[begin:end], keys(batch.src), batch.time[begin:end],
+        keys(batch.dst), keys(batch.key), cut(batch.feature), batch.names, values, offsets,
+        cut(batch.arrival), cut(batch.partition), cut(batch.offset), origin,
+    )  # fmt: skip
+
+
+class _Rows(NamedTuple):
+    """Events of one kind, with their places among the edges; an id of -1 is null."""
+
+    at: Doubles
+    op: Array
+    element: Array
+    src: Ints
+    dst: Ints
+    #: How many values each event has; those that have some have a row in `values`, padded on the right.
+    width: Ints
+    values: Floats
+    timeless: Bools
+    misnamed: Bools
+
+
+class _Maker:
+    """What has to be remembered from chunk to chunk."""
+
+    def __init__(self, stream: SyntheticStream) -> None:
+        self.stream, self.rng = stream, np.random.default_rng(stream.seed)
+        self.clock = float(_BEGINNING)
+        groups = min(stream.communities, stream.vertices)
+        self.centres = np.random.default_rng([stream.seed, 1]).normal(size=(groups, stream.feature_width))
+        self.doomed = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+        capped = stream.shape == "capped"
+        self.outs, self.ins = (np.zeros(stream.vertices if capped else 0, np.int32) for _ in range(2))
+
+    def chunk(self, first: int, n: int) -> EventBatch:
+        """The edges from number `first` on, and all other events that fall between them."""
+        stream, rng = self.stream, self.rng
+        self.first = first
+        number = np.arange(first, first + n)
+        # Vertices that are there once the edge is; one more than before: the edge brings it.
+        known = 2 + number * (stream.vertices - 2) // max(1, stream.edges - 1)
+        before = 2 + np.maximum(number - 1, 0) * (stream.vertices - 2) // max(1, stream.edges - 1)
+        brings = known > before
+        window, heads = np.arange(n) // _BURST, known[::_BURST]
+        bursts = (rng.random(len(heads)) < stream.bursts)[window]
+        src, dst = self._ends(known, brings)
+        if stream.bursts and stream.shape != "capped":
+            crowd = (rng.random(len(heads)) * heads).astype(np.int64)[window]
+            joins = bursts & ~brings & (crowd != src) & (rng.random(n) < 0.5)
+            dst = np.where(joins, crowd, dst)
+        times = self.clock + np.cumsum(
+            np.append(0.0, rng.exponential(_GAP, n) / np.where(bursts, _BURST_HASTE, 1.0))
+        )
+        self.clock = float(times[-1])
+        kinds = [self._edges(number, src, dst), self._deletes(number, src, dst), self._vertex_deletes(known)]
+        if stream.features:
+            kinds.insert(0, self._arrivals(known, brings))
+        kinds += [self._updates(known), self._bad(known)]
+        return self._batch([rows for rows in kinds if len(rows.at)], times)
+
+    # ------------------------------------------------------------------ edges
+
+    def _ends(self, known: Ints, brings: Bools) -> tuple[Ints, Ints]:
+        """Source and destination of each edge; never the same vertex."""
+        if self.stream.shape == "capped":
+            return self._capped_ends(known, brings)
+        n = len(known)
+        if self.stream.shape == "hubs":
+            src, dst = self._pick(known), self._pick(known)
+            hub = np.minimum((self.rng.random(n) * self.stream.hubs).astype(np.int64), known - 1)
+            where = self.rng.random(n)
+            src = np.where(where < _HUB_SHARE / 2, hub, src)
+            dst = np.where((where >= _HUB_SHARE / 2) & (where < _HUB_SHARE), hub, dst)
+        else:
+            src, dst = self._pick(known, _SOURCE_BEND), self._pick(known, _TARGET_BEND)
+        src = np.where(brings, known - 1, src)
+        if self.stream.shape == "communities":
+            groups = len(self.centres)
+            inside = dst // groups * groups + src % groups
+            inside = np.where(inside >= known, inside - groups, inside)
+            inside = np.where(inside == src, inside + groups, inside)
+            stays = (self.rng.random(n) < _INSIDE) & (inside >= 0) & (inside < known)
+            dst = np.where(stays, inside, dst)
+        return src, np.where(dst == src, (src + 1) % known, dst)
+
+    def _capped_ends(self, known: Ints, brings: Bools) -> tuple[Ints, Ints]:
+        """Draw again until no vertex has too many; half of the room is free, so that does not take long."""
+        flips = self.rng.random(len(known)) < 0.5
+        one, other = np.where(brings, known - 1, self._pick(known)), self._pick(known)
+        while True:
+            src, dst = np.where(flips, other, one), np.where(flips, one, other)
+            most = self.stream.max_degree
+            again = (src == dst) | (_nth(src, self.outs) >= most) | (_nth(dst, self.ins) >= most)
+            if not again.any():
+                break
+            one = np.where(again & ~brings, self._pick(known), one)
+            other = np.where(again, self._pick(known), other)
+        np.add.at(self.outs, src, 1)
+        np.add.at(self.ins, dst, 1)
+        return src, dst
+
+    def _edges(self, number: Ints, src: Ints, dst: Ints) -> _Rows:
+        return self._rows(number, Op.CREATE, Element.EDGE, src, dst)
+
+    def _deletes(self, number: Ints, src: Ints, dst: Ints) -> _Rows:
+        """Some of the new edges will go; those whose time has come do."""
+        stream, rng, n = self.stream, self.rng, len(number)
+        some = rng.choice(n, _share(self.first, n, stream.deletes), replace=False)
+        life = np.minimum(_LONGEST_LIFE, stream.edges - number[some]) * rng.uniform(0.001, 0.999, len(some))
+        if stream.undirected:  # either end may be named first
+            swap = rng.random(len(some)) < 0.5
+            named = np.where(swap, dst[some], src[some]), np.where(swap, src[some], dst[some])
+        else:
+            named = src[some], dst[some]
+        fresh = (number[some] + life, *named)
+        at, u, v = (np.concatenate(pair) for pair in zip(self.doomed, fresh, strict=True))
+        due = at < self.first + n
+        self.doomed = at[~due], u[~due], v[~due]
+        return self._rows(at[due], Op.DELETE, Element.EDGE, u[due], v[due])
+
+    # ------------------------------------------------------------------ vertices and their features
+
+    def _arrivals(self, known: Ints, brings: Bools) -> _Rows:
+        edge = np.flatnonzero(brings)
+        ids = known[edge] - 1
+        if self.first == 0:  # the first edge has both its ends to bring
+            edge, ids = np.append([0, 0], edge), np.append([0, 1], ids)
+        values = self._features(self.stream.community(ids))
+        return self._rows(self.first + edge, Op.CREATE, Element.VERTEX, ids, values=values)
+
+    def _vertex_deletes(self, known: Ints) -> _Rows:
+        at, ids = self._somewhere(known, self.stream.vertex_deletes)
+        return self._rows(at, Op.DELETE, Element.VERTEX, ids)
+
+    def _updates(self, known: Ints) -> _Rows:
+        at, ids = self._somewhere(known, self.stream.feature_updates)
+        group = self.stream.community(ids)
+        elsewhere = self.rng.integers(0, len(self.centres), len(ids))
+        group = np.where(self.rng.random(len(ids)) < _MOVES, elsewhere, group)
+        return self._rows(at, Op.CREATE, Element.FEATURE, ids, values=self._features(group))
+
+    def _features(self, group: Ints) -> Floats:
+        noise = self.rng.normal(size=(len(group), self.stream.feature_width))
+        if self.stream.shape != "communities":
+            return noise.astype(np.float32)
+        return (self.centres[group] + _NOISE * noise).astype(np.float32)
+
+    def _bad(self, known: Ints) -> _Rows:
+        """Rows that are bad in every way that a row can be, in turn."""
+        at, ids = self._somewhere(known, self.stream.bad)
+        m, width = len(at), self.stream.feature_width
+        which = (np.arange(m) + _share(0, self.first, self.stream.bad)) % 12
+        about_feature = (which >= 5) & (which <= 9)
+        absent = self.stream.vertices + np.arange(m)
+        values = np.zeros((m, width + 1), np.float32)
+        values[:, 0] = np.choose(np.clip(which - 6, 0, 2), [0.0, np.nan, np.inf])
+        widths = np.where(about_feature & (which != 9), width + (which == 6), 0)
+        element = np.where(about_feature, Element.FEATURE, Element.EDGE)
+        element = np.where(which == 11, Element.VERTEX, np.where(which == 4, -1, element))
+        return _Rows(
+            at=at,
+            op=np.where(which >= 10, Op.DELETE, np.where(which == 3, -1, Op.CREATE)).astype(np.int8),
+            element=element.astype(np.int8),
+            src=np.where(which == 0, -1, np.where(which >= 10, absent, ids)),
+            dst=np.where((which == 1) | about_feature | (which == 11), -1, ids),
+            width=widths,
+            values=values[widths > 0],
+            timeless=which == 2,
+            misnamed=which == 5,
+        )
+
+    # ------------------------------------------------------------------ one batch of it all
+
+    def _pick(self, known: Ints, bend: float = 1.0) -> Ints:
+        """For each edge one of the vertices known by then, older ones more often if bent."""
+        picked: Ints = (known * self.rng.random(len(known)) ** bend).astype(np.int64)
+        return picked
+
+    def _somewhere(self, known: Ints, share: float) -> tuple[Doubles, Ints]:
+        """Places for a share of further events, and for each a vertex that is there by then."""
+        n = len(known)
+        place = np.sort(self.rng.random(_share(self.first, n, share)) * n)
+        return self.first + place, self._pick(known[place.astype(np.int64)])
+
+    def _rows(
+        self, at: Array, op: Op, element: Element, src: Ints, dst: Ints | None = None,
+        values: Floats | None = None,
+    ) -> _Rows:  # fmt: skip
+        n, width = len(at), self.stream.feature_width
+        no = np.zeros(n, np.bool_)
+        return _Rows(
+            at=at.astype(np.float64),
+            op=np.full(n, op, np.int8),
+            element=np.full(n, element, np.int8),
+            src=src,
+            dst=np.full(n, -1) if dst is None else dst,
+            width=np.full(n, 0 if values is None else width),
+            values=np.zeros((0, width + 1), np.float32)
+            if values is None
+            else np.pad(values, ((0, 0), (0, 1))),
+            timeless=no,
+            misnamed=no,
+        )
+
+    def _batch(self, kinds: list[_Rows], times: Doubles) -> EventBatch:
+        rows = _Rows(*(np.concatenate(column) for column in zip(*kinds, strict=True)))
+        order = np.argsort(rows.at, kind="stable")
+        at = rows.at[order]
+        time = np.interp(at - self.first, np.arange(len(times)), times)
+        late = self.rng.random(len(time)) < self.stream.late
+        time = (time - np.where(late, self.rng.exponential(_LATENESS, len(time)), 0.0)).astype(np.int64)
+        values = offsets = feature = None
+        if self.stream.has_values:
+            width = rows.width[order]
+            place = (np.cumsum(rows.width > 0) - 1)[order][width > 0]
+            inside = np.arange(rows.values.shape[1]) < width[width > 0, None]
+            values, offsets = rows.values[place][inside], np.append(0, np.cumsum(width))
+        if self.stream.bad:
+            feature = np.where(rows.misnamed[order], 0, -1).astype(np.int32)
+        return EventBatch(
+            op=rows.op[order],
+            element=rows.element[order],
+            src=_nullable(rows.src[order]),
+            dst=_nullable(rows.dst[order]),
+            time=np.where(rows.timeless[order], NO_TIME, time),
+            feature=feature,
+            names=(_BAD_NAME,) if self.stream.bad else (),
+            values=values,
+            value_offsets=offsets,
+        )
+
+
+def _share(first: int, n: int, share: float) -> int:
+    """How many of a share fall into these n; over the whole stream they add up."""
+    return int((first + n) * share) - int(first * share)
+
+
+def _nullable(ids: Ints) -> IntKeys:
+    null = ids < 0
+    return IntKeys(np.where(null, 0, ids), ~null) if null.any() else IntKeys(ids)
+
+
+def _nth(ids: Ints, before: Array) -> Ints:
+    """How often each id has been seen when it comes, counting `before`."""
+    order = np.argsort(ids, kind="stable")
+    ordered = ids[order]
+    begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    seen = np.empty(len(ids), np.int64)
+    seen[order] = np.arange(len(ids)) - np.repeat(begins, np.diff(np.append(begins, len(ids))))
+    return seen + before[ids]

@@ -1,0 +1,174 @@
+"""Adjacency lists hold exactly the edges that a dictionary of slots holds, in both directions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+from unittest.mock import patch
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from d3gnn.kernel import adjacency as adjacency_module
+from d3gnn.kernel.adjacency import Adjacency, Side
+from d3gnn.kernel.arrays import MappedSpace, Space
+from d3gnn.types import Ints32
+
+NOTHING32, NOTHING64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
+VERTICES, SLOTS = 5, 40
+
+Edges = dict[int, tuple[int, int]]
+
+
+def make(space: Space | None = None) -> Adjacency:
+    space = space or Space()
+    adjacency = Adjacency(space, space.counters[:3])
+    adjacency.reserve(VERTICES, SLOTS)
+    return adjacency
+
+
+def ints(numbers: list[int]) -> Ints32:
+    return np.array(numbers, np.int32)
+
+
+def add(adjacency: Adjacency, edges: Edges) -> None:
+    adjacency.add(ints(list(edges)), ints([u for u, _ in edges.values()]), ints([v for _, v in edges.values()]))
+
+
+def remove(adjacency: Adjacency, slots: list[int], leaving: list[int]) -> list[tuple[int, int, int, int]]:
+    """Remove with the slot, or 1000 + the vertex, as the time, and its negative as the arrival."""
+    slot_time, leaving_time = np.array(slots, np.int64), np.array(leaving, np.int64) + 1000
+    removed = adjacency.remove(
+        ints(slots), slot_time, -slot_time, ints(leaving), leaving_time, -leaving_time
+    )
+    return sorted(zip(*(column.tolist() for column in removed), strict=True))
+
+
+def check(adjacency: Adjacency, edges: Edges) -> None:
+    assert adjacency.edge_count == len(edges)
+    for side, end in ((adjacency.out, 0), (adjacency.into, 1)):
+        expected = defaultdict[int, list[tuple[int, int]]](list)
+        for slot, ends in edges.items():
+            expected[ends[end]].append((ends[1 - end], slot))
+        assert int(side.length.sum()) == len(edges)
+        used = []
+        for v in range(VERTICES):
+            begin, length = int(side.begin[v]), int(side.length[v])
+            assert length <= side.room[v]
+            found = zip(side.other[begin : begin + length], side.edge[begin : begin + length], strict=True)
+            assert sorted(found) == sorted(expected[v])
+            for place, slot in enumerate(side.edge[begin : begin + length], start=1):
+                assert side.place[slot] == place
+            used.extend(range(begin, begin + int(side.room[v])))
+        assert len(used) == len(set(used)), "two segments share a place in the pool"
+        absent = [slot for slot in range(SLOTS) if slot not in edges]
+        assert not side.place[absent].any()
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[tuple[list[int], list[int], Edges]]:
+    """Batches of (slots to remove, vertices that leave, edges to add), as Partition would send them."""
+    edges: Edges = {}
+    gone: set[int] = set()
+    program = []
+    for _ in range(draw(st.integers(1, 6))):
+        slots = draw(st.lists(st.sampled_from(sorted(edges)), unique=True)) if edges else []
+        here = [v for v in range(VERTICES) if v not in gone]
+        leaving = draw(st.lists(st.sampled_from(here), unique=True, max_size=1)) if len(here) > 1 else []
+        gone |= set(leaving)
+        for slot in slots:
+            del edges[slot]
+        edges = {s: e for s, e in edges.items() if not gone & set(e)}
+        free = [s for s in range(SLOTS) if s not in edges]
+        end = st.sampled_from([v for v in range(VERTICES) if v not in gone])
+        fresh = draw(st.lists(st.tuples(end, end), max_size=len(free)))  # loops and parallel edges as well
+        added = dict(zip(draw(st.permutations(free)), fresh, strict=False))
+        edges |= added
+        program.append((slots, leaving, added))
+    return program
+
+
+@pytest.mark.parametrize("squeeze_from", [0, 1 << 30])
+@given(program=programs())
+def test_equals_a_dictionary(squeeze_from: int, program: list[tuple[list[int], list[int], Edges]]) -> None:
+    edges: Edges = {}
+    with patch.object(adjacency_module, "_SQUEEZE_FROM", squeeze_from):
+        adjacency = make()
+        for slots, leaving, added in program:
+            expected = []
+            for slot in slots:
+                expected.append((*edges.pop(slot), slot, -slot))
+            for v in leaving:
+                for slot in [s for s, ends in edges.items() if v in ends]:
+                    expected.append((*edges.pop(slot), 1000 + v, -1000 - v))
+            assert remove(adjacency, slots, leaving) == sorted(expected)
+            add(adjacency, added)
+            edges |= added
+            check(adjacency, edges)
+
+
+def test_an_edge_between_two_that_leave_goes_once() -> None:
+    adjacency = make()
+    add(adjacency, {0: (1, 2), 1: (2, 1), 2: (1, 1)})
+    assert len(remove(adjacency, [], [1, 2])) == 3
+    check(adjacency, {})
+
+
+def test_an_edge_removed_by_slot_does_not_go_again_with_its_vertex() -> None:
+    adjacency = make()
+    add(adjacency, {0: (1, 2), 1: (1, 3)})
+    assert remove(adjacency, [0], [1]) == [(1, 2, 0, 0), (1, 3, 1001, -1001)]
+
+
+def pool(side: Side) -> int:
+    return len(side.other)
+
+
+def test_the_gaps_that_hubs_leave_are_squeezed_out() -> None:
+    """One hub after another comes, grows and goes: the pool stays as large as a few of them."""
+    space = Space()
+    adjacency = Adjacency(space, space.counters[:3])
+    hubs, degree = 60, 300
+    adjacency.reserve(hubs + degree, degree)
+    slots, others = np.arange(degree, dtype=np.int32), np.arange(hubs, hubs + degree, dtype=np.int32)
+    for hub in range(hubs):
+        adjacency.add(slots, np.full(degree, hub, np.int32), others)
+        assert sorted(adjacency.out.other[adjacency.out.begin[hub] :][:degree]) == others.tolist()
+        removed = adjacency.remove(
+            NOTHING32, NOTHING64, NOTHING64, ints([hub]), np.zeros(1, np.int64), np.zeros(1, np.int64)
+        )
+        assert len(removed.src) == degree
+    assert pool(adjacency.out) < 40 * degree  # all that ever was would be 60 hubs of 512 + 256 + ... places
+    assert adjacency.edge_count == 0
+
+
+def test_a_squeeze_keeps_the_edges_that_stay() -> None:
+    edges = {slot: (slot % 3, 3) for slot in range(SLOTS)}
+    with patch.object(adjacency_module, "_SQUEEZE_FROM", 0):
+        adjacency = make()
+        add(adjacency, edges)
+        before = int(adjacency._counters[0])
+        for _ in range(20):  # segments that grow leave gaps behind them until the pool is full
+            gone = [slot for slot, (u, _) in edges.items() if u == 1]
+            remove(adjacency, gone, [])
+            for slot in gone:
+                add(adjacency, {slot: edges[slot]})
+            check(adjacency, edges)
+        assert int(adjacency._counters[0]) <= 2 * before
+
+
+def test_goes_on_over_the_same_files(tmp_path: Path) -> None:
+    edges: Edges = {}
+    for round in range(4):
+        space = MappedSpace(tmp_path)
+        adjacency = make(space)
+        check(adjacency, edges)
+        remove(adjacency, [s for s in edges if s % 3 == round % 3], [])
+        edges = {s: e for s, e in edges.items() if s % 3 != round % 3}
+        added = {s: (s % VERTICES, round) for s in range(10 * round, 10 * round + 10) if s not in edges}
+        add(adjacency, added)
+        edges |= added
+        check(adjacency, edges)
+        space.close()

@@ -1,0 +1,31 @@
+"""The set of touched vertices keeps the newest event time and the oldest arrival of each."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given
+
+from d3gnn.kernel.touched import clear, make_touched, touch_all
+
+TOUCHES = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(-9, 9)), max_size=20)
+
+
+@given(st.lists(TOUCHES, max_size=4))
+def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
+    touched = make_touched(6)
+    for batch in batches:
+        expected: dict[int, tuple[int, int]] = {}
+        for v, time, arrival in batch:
+            newest, oldest = expected.get(v, (time, arrival))
+            expected[v] = max(newest, time), min(oldest, arrival)
+        columns = np.array(batch, np.int64).reshape(-1, 3).T
+        touch_all(touched, columns[0].astype(np.int32), columns[1].copy(), columns[2].copy())
+        n = int(touched.count[0])
+        rows = zip(touched.vertices[:n].tolist(), touched.time[:n], touched.arrival[:n], strict=True)
+        assert {v: (t, a) for v, t, a in rows} == expected
+        assert touched.vertices[:n].tolist() == list(expected), "in the order of touching"
+        assert np.flatnonzero(touched.mark).tolist() == sorted(expected)
+        clear(touched)
+        assert not touched.mark.any()
+        assert touched.count[0] == 0
