@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 from d3gnn import LocalEngine, __version__
 from d3gnn.bench import file_workload
 from d3gnn.cli import app
-from d3gnn.cli.demo import job as demo_job
-from d3gnn.events import EventBatch
+from d3gnn.events import Element, EventBatch
 from d3gnn.nn import GraphSAGE
 from d3gnn.testing import Witness
 
@@ -105,7 +104,7 @@ def test_generate_is_repeatable(tmp_path: Path) -> None:
 
 
 def test_generate_streams_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("d3gnn.cli.generate._ROW_GROUP", 100)
+    monkeypatch.setattr(sys.modules["d3gnn.cli.generate"], "_ROW_GROUP", 100)
     run("generate", tmp_path / "s.parquet", "--edges", "250", "--shape", "capped", "--bad", "0.1")
     assert pq.read_metadata(tmp_path / "s.parquet").num_row_groups == 3
 
@@ -183,10 +182,10 @@ def test_a_tiny_demo(tmp_path: Path, edges: str) -> None:
 def test_a_demo_that_is_wrong_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: LocalEngine, events: EventBatch) -> Any:
         """Leave out every feature."""
-        return apply(self, events.take(events.element != 2))
+        return apply(self, events.take(events.element != Element.FEATURE))
 
     apply = LocalEngine.apply
-    monkeypatch.setattr(demo_job.LocalEngine, "apply", forgetful)
+    monkeypatch.setattr(LocalEngine, "apply", forgetful)
     _, err = run("demo", "--edges", "500", "--out", tmp_path, code=1)
     assert "wrong: " in err
 

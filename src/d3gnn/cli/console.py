@@ -26,9 +26,10 @@ def error_console() -> Console:
 @contextmanager
 def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
     """Turn what the user can put right into one line and exit code 2; anything else is ours, and loud."""
+    expected = kinds or (ValueError, OSError)
     try:
         yield
-    except kinds or (ValueError, OSError) as error:
+    except expected as error:
         fail(_text(error))
 
 

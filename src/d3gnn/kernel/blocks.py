@@ -58,10 +58,8 @@ class Kind(IntEnum):
     OUTPUT = 11
 
 
-#: Topology rides along unchanged from Partition to the last operator.
-TOPOLOGY = frozenset(
-    (Kind.VERTICES, Kind.REPLICAS, Kind.SOURCES, Kind.DROPS, Kind.LEAVES, Kind.REMOVES, Kind.ADDS)
-)
+#: Topology, the kinds up to this one, rides along unchanged from Partition to the last operator.
+LAST_TOPOLOGY = Kind.ADDS
 
 
 @dataclass(slots=True)
@@ -110,18 +108,18 @@ def block_keys(block: Block) -> Keys:
     return StringKeys(offsets, block.blob)
 
 
-def by_kind(blocks: Iterable[Block]) -> dict[Kind, list[Block]]:
-    """Blocks sorted into kinds, each in the order of (source part, sequence): the order they are processed in."""
-    found: dict[Kind, list[Block]] = {}
+def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
+    """Blocks by kind, each in the order of (source part, sequence): the order they are processed in."""
+    found: list[list[Block]] = [[] for _ in Kind.__members__]
     for block in blocks:
-        found.setdefault(block.kind, []).append(block)
-    for same in found.values():
+        found[block.kind].append(block)
+    for same in found:
         if len(same) > 1:
             same.sort(key=lambda block: (block.source, block.sequence))
     return found
 
 
-def joined(blocks: Sequence[Block] | None) -> Block | None:
+def joined(blocks: Sequence[Block]) -> Block | None:
     """One block from several of a kind, in order; None for none."""
     if not blocks:
         return None

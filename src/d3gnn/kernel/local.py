@@ -132,6 +132,12 @@ class LocalEngine:
             for l in range(len(layers) - 1)
         ]
         self.edges = [Edge(l, parts, layer, self._space) for l, layer in enumerate(model.layers, start=1)]
+        chain: list[Operator[Any]] = [self.vertices[0]]
+        for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
+            chain += [edge, vertex]
+        self._chain = [(operator, f"{operator.name}_us", f"{operator.name}_bytes") for operator in chain]
+        for layer in model.layers:
+            layer.prepare()
 
     def __repr__(self) -> str:
         return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
@@ -238,16 +244,14 @@ class LocalEngine:
 
     def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
         """Partition has spoken: the rest of the chain, operator by operator."""
-        operators: list[Operator[Any]] = [self.vertices[0]]
-        for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
-            operators += [edge, vertex]
-        blocks = result.blocks
+        blocks, metrics = result.blocks, self.metrics
         with torch.inference_mode():
-            for operator in operators:
+            for operator, microseconds, bytes_in in self._chain:
                 begun = time.perf_counter()
-                self.metrics[f"{operator.name}_bytes"] += sum(block.nbytes for block in blocks)
+                for block in blocks:
+                    metrics[bytes_in] += block.nbytes
                 blocks = self._step(operator, blocks)
-                self.metrics[f"{operator.name}_us"] += int((time.perf_counter() - begun) * 1e6)
+                metrics[microseconds] += int((time.perf_counter() - begun) * 1e6)
         self.batch += 1
         for space in self._opened.values():
             space.commit(self.epoch, self.batch)
@@ -262,18 +266,19 @@ class LocalEngine:
         return [out for part in range(self.parts) for out in operator.process(part, mine[part])]
 
     def _updates(self, batch: EventBatch, status: Small, blocks: list[Block]) -> Updates:
-        dead = [
-            DeadLetter(batch.row(int(i)), Reason(int(status[i])).text)
-            for i in np.flatnonzero(status >= Reason.NULL_ID)
-        ]
+        dead: list[DeadLetter] = []
+        if status.any():
+            bad = np.flatnonzero(status >= Reason.NULL_ID).tolist()
+            dead = [DeadLetter(batch.row(i), Reason(int(status[i])).text) for i in bad]
         if not blocks:
             empty = np.zeros(0, np.int64)
             embedding = np.zeros((0, self.model.out_width), np.float32)
             return Updates(self.batch, IntKeys(empty), embedding, empty, empty, empty > 0, status, dead)
-        deleted, when, arrival, embedding = (
-            blocks[0].columns[c] if len(blocks) == 1 else np.concatenate([b.columns[c] for b in blocks])
-            for c in range(4)
-        )
+        deleted, when, arrival, embedding = blocks[0].columns[:4]
+        if len(blocks) > 1:
+            deleted, when, arrival, embedding = (
+                np.concatenate([block.columns[c] for block in blocks]) for c in range(4)
+            )
         ids = concat_keys([block_keys(block) for block in blocks])
         return Updates(self.batch, ids, embedding, when, arrival, deleted > 0, status, dead)
 

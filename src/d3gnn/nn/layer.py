@@ -49,6 +49,9 @@ class Layer(nn.Module):
         """The new value: [n, root_width], [n, message_width] -> [n, out_width]."""
         raise NotImplementedError
 
+    def prepare(self) -> None:
+        """Called once before a layer serves: the place to lay out weights for speed. They stay fixed from then on."""
+
     def forward(self, root: Tensor, aggregate: Tensor) -> Tensor:
         return self.update(root, aggregate)
 

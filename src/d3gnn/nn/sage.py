@@ -41,18 +41,33 @@ class SAGE(Layer):
         self.narrows = out_width < in_width
         self.sends_value = not self.narrows
         self.message_width = self.root_width = min(in_width, out_width)
+        self._prepared: tuple[Tensor, Tensor, Tensor] | None = None
+
+    def prepare(self) -> None:
+        self._prepared = None
+        with torch.inference_mode():
+            self._prepared = tuple(weight.clone() for weight in self._weights())  # type: ignore[assignment]
+
+    def train(self, mode: bool = True) -> SAGE:
+        self._prepared = None  # the weights are about to change
+        return super().train(mode)
+
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W_l and W_r, transposed, and b. Looking them up in modules takes longer than a small product."""
+        return self._prepared or (self.lin_l.weight.T, self.lin_r.weight.T, self.lin_l.bias)
 
     def message(self, x: Tensor) -> Tensor:
-        return x @ self.lin_l.weight.T if self.narrows else x
+        return x @ self._weights()[0] if self.narrows else x
 
     def root(self, x: Tensor) -> Tensor:
-        return self.lin_r(x) if self.narrows else x
+        return x @ self._weights()[1] if self.narrows else x
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
+        left, right, bias = self._weights()
         if self.narrows:
-            out = aggregate + root + self.lin_l.bias
+            out = aggregate + root + bias
         else:
-            out = torch.addmm(self.lin_l(aggregate), root, self.lin_r.weight.T)
+            out = torch.addmm(torch.addmm(bias, aggregate, left), root, right)
         return activate(self.activation, out)
 
     def config(self) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Run:
     #: Milliseconds and events of every batch.
     batch_ms: list[float] = field(default_factory=list)
     batch_events: list[int] = field(default_factory=list)
-    #: Embeddings where watching began, and at the end, of vertices that were there both times.
+    #: All vertices at the end, their embeddings, and those where watching began (NaN: it was not there yet).
     ids: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     before: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     after: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
@@ -97,12 +97,12 @@ class Job:
         """Go through the stream; the same object is handed out after every batch."""
         run = Run()
         watched: list[EventBatch] = []
+        before = _Snapshot.of(self.engine)
         watch_from = int(len(self.stream) * (1 - _WATCHED))
         for batch in self.stream.batches(self.batch):
             if run.events >= watch_from:
                 if not watched:
-                    run.ids = _int_ids(self.engine)
-                    run.before = self.engine.embeddings(IntKeys(run.ids))
+                    before = _Snapshot.of(self.engine)
                 watched.append(batch)
             begun = time.perf_counter()
             updates = self.engine.apply(batch)
@@ -118,14 +118,13 @@ class Job:
             for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
                 run.reasons[Reason(code)] += count
             yield run
-        after = self.engine.embeddings(IntKeys(run.ids))
-        there = np.isfinite(after).all(axis=1)
-        run.ids, run.before, run.after = run.ids[there], run.before[there], after[there]
+        run.ids, run.after = _Snapshot.of(self.engine)
+        run.before = before.of_ids(run.ids)
         run.movers = self._movers(run, watched)
         yield run
 
     def _movers(self, run: Run, watched: list[EventBatch]) -> list[Mover]:
-        moved = np.linalg.norm(run.after - run.before, axis=1)
+        moved = np.nan_to_num(np.linalg.norm(run.after - run.before, axis=1))
         most = np.argsort(-moved, kind="stable")[:_SHOWN]
         happened = EventBatch.concat(watched) if watched else EventBatch.of([])
         return [
@@ -157,7 +156,21 @@ def _equals(keys: Any, id: int) -> Any:
     return same if keys.valid is None else same & keys.valid
 
 
-def _int_ids(engine: LocalEngine) -> Ints:
-    ids = engine.ids()
-    assert isinstance(ids, IntKeys)
-    return ids.values.copy()
+class _Snapshot(NamedTuple):
+    """All vertices at some time, in the order of their ids."""
+
+    ids: Ints
+    embeddings: Floats
+
+    @staticmethod
+    def of(engine: LocalEngine) -> _Snapshot:
+        keys = engine.ids()
+        ids = np.sort(keys.values) if isinstance(keys, IntKeys) else np.zeros(0, np.int64)
+        return _Snapshot(ids, engine.embeddings(IntKeys(ids)))
+
+    def of_ids(self, ids: Ints) -> Floats:
+        """The embeddings of these vertices, NaN for those that were not there."""
+        out = np.full((len(ids), self.embeddings.shape[1]), np.nan, np.float32)
+        there = np.isin(ids, self.ids)
+        out[there] = self.embeddings[np.searchsorted(self.ids, ids[there])]
+        return out

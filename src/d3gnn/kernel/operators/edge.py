@@ -9,7 +9,7 @@ import numpy as np
 from d3gnn.kernel.adjacency import Adjacency, Removed, Side
 from d3gnn.kernel.aggregators import aggregator
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.blocks import TOPOLOGY, Block, Kind, by_kind, joined
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, joined
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.touched import NEVER, Touched, clear, make_touched, touch
@@ -69,10 +69,10 @@ class Edge(Operator[EdgeState]):
         state = self.state(part)
         blocks = list(blocks)
         found = by_kind(blocks)
-        out = [block for block in blocks if block.kind in TOPOLOGY or block.kind is Kind.ROOTS]
-        removes, leaves = joined(found.get(Kind.REMOVES)), joined(found.get(Kind.LEAVES))
-        replicas, adds = joined(found.get(Kind.REPLICAS)), joined(found.get(Kind.ADDS))
-        values = found.get(Kind.VALUES, [])
+        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == Kind.ROOTS]
+        removes, leaves = joined(found[Kind.REMOVES]), joined(found[Kind.LEAVES])
+        replicas, adds = joined(found[Kind.REPLICAS]), joined(found[Kind.ADDS])
+        values = found[Kind.VALUES]
         state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         if replicas:
             slot, master_part, master_row = replicas.columns

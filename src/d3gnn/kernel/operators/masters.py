@@ -278,18 +278,20 @@ def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Touched) 
 
 
 @compiled
-def copy_touched(
+def hand_over(
     touched: Touched, value: Floats, unsent: Bytes, changed: int
 ) -> tuple[Ints32, Floats, Ints, Ints]:
-    """The touched rows with their values and causes; the first `changed` of them are sent by this."""
+    """The touched rows with their values and causes, of which the first `changed` are new; empties the set."""
     n, width = touched.count[0], value.shape[1]
     values = np.empty((n, width), np.float32)
     for i in range(n):
         row = touched.vertices[i]
+        touched.mark[row] = 0
         if i < changed:
             unsent[row] = 0
         for k in range(width):
             values[i, k] = value[row, k]
+    touched.count[0] = 0
     return touched.vertices[:n].copy(), values, touched.time[:n].copy(), touched.arrival[:n].copy()
 
 

@@ -10,10 +10,10 @@ import torch
 from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.aggregators import aggregator
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.blocks import TOPOLOGY, Block, Kind, block_keys, by_kind, joined, key_columns
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys, by_kind, joined, key_columns
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import clear, touch_all, touch_rows
+from d3gnn.kernel.touched import touch_all, touch_rows
 from d3gnn.nn.layer import Layer
 from d3gnn.types import Array, Floats
 
@@ -52,27 +52,27 @@ class Vertex(Operator[m.VertexState]):
         found = by_kind(blocks)
         self._take_topology(state, found)
         if self.layer is None:
-            self._take_features(state, joined(found.get(Kind.VERTICES)), joined(found.get(Kind.FEATURES)))
+            self._take_features(state, joined(found[Kind.VERTICES]), joined(found[Kind.FEATURES]))
         else:
-            self._take_values(state, found.get(Kind.ROOTS, []), found.get(Kind.PARTIALS, []))
+            self._take_values(state, found[Kind.ROOTS], found[Kind.PARTIALS])
             if state.touched.count[0]:
                 self._renew(state)
-        self.metrics["touched"] += int(state.touched.count[0])
+        count = int(state.touched.count[0])
+        self.metrics["touched"] += count
         if self.following is None:
-            out = self._output(state, part, joined(found.get(Kind.DROPS)))
-        else:
-            out = [block for block in blocks if block.kind in TOPOLOGY]
-            out.extend(self._send(state, part, joined(found.get(Kind.SOURCES)), self.following))
-        clear(state.touched)
+            return self._output(state, part, joined(found[Kind.DROPS]), count)
+        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
+        if count or found[Kind.SOURCES]:
+            out += self._send(state, part, joined(found[Kind.SOURCES]), self.following, count)
         return out
 
     def values(self, part: int, rows: Array) -> Floats:
         """x(l) of masters, by row."""
         return self.state(part).rows.value[rows]
 
-    def _take_topology(self, state: m.VertexState, found: dict[Kind, list[Block]]) -> None:
+    def _take_topology(self, state: m.VertexState, found: list[list[Block]]) -> None:
         """New masters, masters that go, and replicas that have become sources."""
-        vertices, drops = joined(found.get(Kind.VERTICES)), joined(found.get(Kind.DROPS))
+        vertices, drops = joined(found[Kind.VERTICES]), joined(found[Kind.DROPS])
         if vertices:
             state.reserve_rows(vertices.extent)
             row, slot, seed = vertices.columns[:3]
@@ -85,7 +85,7 @@ class Vertex(Operator[m.VertexState]):
                 state.keys.put(row, block_keys(vertices))
         if drops:
             m.drop(drops.columns[0], state.rows, state.links, state.partials, state.space.counters)
-        if self.following and (sources := joined(found.get(Kind.SOURCES))):
+        if self.following and (sources := joined(found[Kind.SOURCES])):
             state.reserve_links(len(sources))
             row, target, slot = sources.columns
             m.link(row, target, slot, state.links, state.space.counters)
@@ -119,22 +119,18 @@ class Vertex(Operator[m.VertexState]):
         m.keep_changed(fresh.numpy(), rows.value, rows.unsent, touched)
 
     def _send(
-        self, state: m.VertexState, part: int, sources: Block | None, following: Layer
+        self, state: m.VertexState, part: int, sources: Block | None, following: Layer, changed: int
     ) -> list[Block]:
         """Changed values to every replica that is a source, and unchanged ones to new sources only."""
         touched, rows = state.touched, state.rows
         columns = sources.columns if sources else _NOTHING
-        if not touched.count[0] and not len(columns[0]):
-            return []
-        changed = int(touched.count[0])
         pick, slot, ends = m.address(part, self.parts, *columns, touched, rows.slot, state.links)
-        sent, value, time, arrival = m.copy_touched(touched, rows.value, rows.unsent, changed)
+        sent, value, time, arrival = m.hand_over(touched, rows.value, rows.unsent, changed)
         x = torch.from_numpy(value)
         message = following.message(x).numpy()
         blocks = []
         begin = 0
-        for target in range(self.parts):
-            end = int(ends[target])
+        for target, end in enumerate(ends.tolist()):
             if end > begin:
                 mine = (time, arrival, message)
                 if not (len(sent) == end - begin == changed and target == part):  # else in order, each once
@@ -147,17 +143,16 @@ class Vertex(Operator[m.VertexState]):
             blocks.append(Block(Kind.ROOTS, part, part, mine))
         return blocks
 
-    def _output(self, state: m.VertexState, part: int, drops: Block | None) -> list[Block]:
-        touched = state.touched
-        count = int(touched.count[0])
-        row, value, time, arrival = m.copy_touched(touched, state.rows.value, state.rows.unsent, count)
+    def _output(self, state: m.VertexState, part: int, drops: Block | None, count: int) -> list[Block]:
+        if not count and not drops:
+            return []
+        rows = state.rows
+        row, value, time, arrival = m.hand_over(state.touched, rows.value, rows.unsent, count)
         deleted = np.zeros(count, np.uint8)
         if drops:
             gone, tombstone, when, came = (c[drops.columns[1] > 0] for c in drops.columns)
             row, deleted = np.concatenate([row, gone]), np.concatenate([deleted, tombstone])
             time, arrival = np.concatenate([time, when]), np.concatenate([arrival, came])
             value = np.concatenate([value, np.zeros((len(gone), self.width), np.float32)])
-        if not len(row):
-            return []
         keys, blob = key_columns(state.keys.take(row))
         return [Block(Kind.OUTPUT, part, part, (deleted, time, arrival, value, keys), blob=blob)]
