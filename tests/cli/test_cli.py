@@ -148,7 +148,7 @@ def test_throughput_of_a_generated_file(tmp_path: Path) -> None:
 def test_growth() -> None:
     arguments = ("bench", "growth", "--stored", "300,900", "--batch", "100", "--timed", "2", "--width", "4")
     result = run_json(*arguments)
-    assert set(result) == {"bench", "version", "settings", "sizes", "ratio", "growth"}
+    assert set(result) == {"bench", "version", "settings", "sizes", "ratio", "growth", "ratio_by_round"}
     assert [row["stored_edges"] for row in result["sizes"]] == [300, 900]
     assert "messages per edge" in run(*arguments)[0]
 

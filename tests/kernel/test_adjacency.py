@@ -34,15 +34,15 @@ def ints(numbers: list[int]) -> Ints32:
 
 
 def add(adjacency: Adjacency, edges: Edges) -> None:
-    adjacency.add(ints(list(edges)), ints([u for u, _ in edges.values()]), ints([v for _, v in edges.values()]))
+    adjacency.add(
+        ints(list(edges)), ints([u for u, _ in edges.values()]), ints([v for _, v in edges.values()])
+    )
 
 
 def remove(adjacency: Adjacency, slots: list[int], leaving: list[int]) -> list[tuple[int, int, int, int]]:
     """Remove with the slot, or 1000 + the vertex, as the time, and its negative as the arrival."""
     slot_time, leaving_time = np.array(slots, np.int64), np.array(leaving, np.int64) + 1000
-    removed = adjacency.remove(
-        ints(slots), slot_time, -slot_time, ints(leaving), leaving_time, -leaving_time
-    )
+    removed = adjacency.remove(ints(slots), slot_time, -slot_time, ints(leaving), leaving_time, -leaving_time)
     return sorted(zip(*(column.tolist() for column in removed), strict=True))
 
 

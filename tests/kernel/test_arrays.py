@@ -289,7 +289,10 @@ def test_no_room_is_told_with_size_and_folder(tmp_path: Path) -> None:
         with pytest.raises(NoSpaceLeft, match=r"no room for 80,000 bytes.*free some") as caught:
             space.array("a", np.int64).reserve(10_000)
     assert caught.value.filename == str(tmp_path)
-    with patch("os.posix_fallocate", side_effect=OSError(errno.EIO, "broken")), pytest.raises(OSError) as other:
+    with (
+        patch("os.posix_fallocate", side_effect=OSError(errno.EIO, "broken")),
+        pytest.raises(OSError) as other,
+    ):
         space.array("a", np.int64).reserve(10_000)
     assert not isinstance(other.value, NoSpaceLeft)
     space.close()

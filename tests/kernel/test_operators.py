@@ -19,7 +19,7 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import EdgeMode, EventBatch, Key, delete_edge, delete_vertex, edge, feature, vertex
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.arrays import MappedSpace, Space
-from d3gnn.kernel.blocks import TOPOLOGY, Block, Kind, by_kind, pack, split, unpack
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, pack, split, unpack
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.nn import GNN, SAGE, GraphSAGE
@@ -28,6 +28,7 @@ from d3gnn.testing import Witness, event_batches, random_batches, schemas
 from d3gnn.types import Floats
 
 ONE_ROW, FEW_ROWS = 1, 4096 + 200
+TOPOLOGY = [kind for kind in Kind if kind <= LAST_TOPOLOGY]
 
 
 class PackingEngine(LocalEngine):
@@ -97,7 +98,8 @@ class RelayEngine(LocalEngine):
 
         layers = layers_of(self.model)
         vertices = [
-            Vertex(i, self.parts, self.schema, layers[i], layers[i + 1], spaces) for i in range(len(layers) - 1)
+            Vertex(i, self.parts, self.schema, layers[i], layers[i + 1], spaces)
+            for i in range(len(layers) - 1)
         ]
         edges = [Edge(i, self.parts, layer, spaces) for i, layer in enumerate(self.model.layers, start=1)]
         return [*vertices, *edges]
@@ -121,7 +123,9 @@ class RelayEngine(LocalEngine):
 def test_workers_take_turns_over_the_same_files(tmp_path: Path) -> None:
     schema = GraphSchema(features={"x": 3})
     witness = Witness(RelayEngine(GraphSAGE([3, 5, 4], seed=1), 2, schema, tmp_path))
-    for batch in random_batches(schema, seed=3, n_batches=20, batch_size=60, n_vertices=400, delete_vertex=0.05):
+    for batch in random_batches(
+        schema, seed=3, n_batches=20, batch_size=60, n_vertices=400, delete_vertex=0.05
+    ):
         witness.apply(batch)
 
 
@@ -210,12 +214,17 @@ def partials(source: int, rows: dict[int, tuple[int, float]], **options: Any) ->
     counts = np.array([count for count, _ in rows.values()], np.int32)
     states = np.array([[state] for _, state in rows.values()], np.float32).reshape(-1, 1)
     zeros = np.zeros(len(rows), np.int64)
-    return Block(Kind.PARTIALS, source, 0, (np.array(list(rows), np.int32), counts, zeros, zeros, states), **options)
+    return Block(
+        Kind.PARTIALS, source, 0, (np.array(list(rows), np.int32), counts, zeros, zeros, states), **options
+    )
 
 
 def test_partials_of_all_parts_are_joined_and_each_replaces_its_last_one() -> None:
     _, process = vertex_part()
-    assert process(partials(0, {0: (1, 2.0)}), partials(1, {0: (1, 5.0), 1: (2, 1.0)})) == {10: [7.0], 11: [1.0]}
+    assert process(partials(0, {0: (1, 2.0)}), partials(1, {0: (1, 5.0), 1: (2, 1.0)})) == {
+        10: [7.0],
+        11: [1.0],
+    }
     assert process(partials(1, {0: (3, 6.0)})) == {10: [8.0]}
     assert process(partials(1, {0: (3, 6.0)})) == {}, "the same again changes nothing"
 
@@ -294,7 +303,8 @@ def test_topology_rides_to_every_operator_but_the_last() -> None:
     blocks = sent(engine, [edge(1, 2), edge(2, 3), edge(3, 3)])
     names = ["vertex-0", "edge-1", "vertex-1", "edge-2"]
     counts = [
-        {kind: sum(len(b) for name, b in blocks if name == n and b.kind is kind) for kind in TOPOLOGY} for n in names
+        {kind: sum(len(b) for name, b in blocks if name == n and b.kind is kind) for kind in TOPOLOGY}
+        for n in names
     ]
     assert counts[0][Kind.ADDS] == 3
     assert all(count == counts[0] for count in counts)
@@ -328,6 +338,6 @@ def test_blocks_go_where_they_say_and_from_whom_they_say() -> None:
             assert made
             assert {block.source for block in made} == {part}
             assert {block.target for block in made} <= {0, 1, 2}
-            for same in by_kind(made).values():
+            for same in by_kind(made):
                 keys = [(block.target, block.sequence) for block in same]
                 assert len(set(keys)) == len(keys), "a receiver could not tell their order"

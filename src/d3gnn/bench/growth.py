@@ -1,11 +1,11 @@
-"""Does a batch cost what it touches? The same batches on a graph that grows, with degrees that do not."""
+"""Does a batch cost what it touches? The same batches on graphs of several sizes, with the same degrees."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +14,14 @@ import numpy as np
 from d3gnn.bench.result import BenchResult, Report, silent
 from d3gnn.bench.throughput import ThroughputSettings, messages
 from d3gnn.bench.warm_up import warm_up
+from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
 from d3gnn.nn import GraphSAGE
 from d3gnn.sources import SyntheticStream
 
-#: Batches that are timed at each size: a median of many, and early ones count as any.
-_TIMED = 40
+#: Batches that are timed at each size, and the rounds that they are spread over.
+TIMED = 40
+ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,57 @@ class GrowthResult(BenchResult):
     #: How many times as long a batch takes at the last size as at the first; how many times as large that is.
     ratio: float
     growth: float
+    #: The same ratio in each round alone: where these lie far apart, the machine was busy with something else.
+    ratio_by_round: list[float]
+
+
+@dataclass
+class _Subject:
+    """An engine that is kept at one size."""
+
+    stored: int
+    engine: LocalEngine
+    batches: Iterator[EventBatch]
+    readings: list[Counter[str]] = field(default_factory=list)
+
+    def fill(self, begun: int, report: Report) -> int:
+        """Take in edges up to the size; how many that were."""
+        done = 0
+        while done < self.stored:
+            batch = next(self.batches)
+            self.engine.apply(batch)
+            done += len(batch)
+            report(begun + done)
+        return done
+
+    def measure(self, batches: int) -> float:
+        """Time some more batches; their median, in microseconds."""
+        for _ in range(batches):
+            batch, before = next(self.batches), self._meters()
+            begun = time.perf_counter()
+            self.engine.apply(batch)
+            spent = int((time.perf_counter() - begun) * 1e6)
+            self.readings.append(self._meters() - before + Counter(batch_us=spent, edges=len(batch)))
+        return float(np.median([reading["batch_us"] for reading in self.readings[-batches:]]))
+
+    def _meters(self) -> Counter[str]:
+        return self.engine.metrics + Counter(messages=messages(self.engine))
+
+    def row(self) -> dict[str, Any]:
+        """What was measured at this size."""
+        total: Counter[str] = sum(self.readings, Counter())
+        times = {
+            name.removesuffix("_us"): round(float(np.median([r[name] for r in self.readings])) / 1e3, 4)
+            for name in sorted(total)
+            if name.endswith("_us")
+        }
+        return {
+            "stored_edges": self.stored,
+            "vertices": len(self.engine),
+            "batch_ms_p50": times.pop("batch"),
+            "messages_per_edge": round(total["messages"] / total["edges"], 2),
+            "operator_ms": times,
+        }
 
 
 def measure_growth(
@@ -39,80 +92,60 @@ def measure_growth(
     settings: ThroughputSettings | None = None,
     *,
     max_degree: int = 16,
-    timed: int = _TIMED,
+    timed: int = TIMED,
     on_edges: Report = silent,
 ) -> GrowthResult:
-    """Grow one engine to each size in turn, and time batches there."""
+    """Fill an engine to each size, then time batches on all of them, in turns.
+
+    In turns, because a machine's speed drifts over minutes by more than the sizes differ; several batches in
+    a row, because each engine should find its own memory in the caches, as it would alone.
+    """
     import torch
 
     settings = settings or ThroughputSettings()
-    check_sizes(stored, timed, settings)
+    check_sizes(stored, timed)
     torch.set_num_threads(settings.threads)
     model = GraphSAGE([settings.width] * (settings.layers + 1), settings.aggregator, seed=settings.seed)
-    total = edges_needed(stored, timed, settings)
-    stream = SyntheticStream(edges=total, shape="capped", max_degree=max_degree, seed=settings.seed)
+    rounds = min(ROUNDS, timed)
+    each = -(-timed // rounds)
+    # One batch more to fill to a size that is no multiple of it; one more in each round, to warm up.
+    edges = stored[-1] + (rounds * (each + 1) + 1) * settings.batch
+    stream = SyntheticStream(edges=edges, shape="capped", max_degree=max_degree, seed=settings.seed)
     warm_up(model, stream.schema, settings.parts, settings.partitioner)
-    engine = LocalEngine(model, settings.parts, settings.partitioner, stream.schema)
-    sizes: list[dict[str, Any]] = []
-    readings: list[Counter[str]] = []
-    edges = 0
-    for batch in stream.batches(settings.batch):
-        before = _meters(engine)
-        begun = time.perf_counter()
-        engine.apply(batch)
-        microseconds = int((time.perf_counter() - begun) * 1e6)
-        if edges >= stored[len(sizes)]:
-            readings.append(_meters(engine) - before + Counter(batch_us=microseconds))
-        edges += len(batch)
-        on_edges(edges)
-        if len(readings) == timed:
-            sizes.append(_row(stored[len(sizes)], engine, readings, settings.batch))
-            readings = []
-            if len(sizes) == len(stored):
-                break
-    on_edges(total)
+    subjects = [
+        _Subject(
+            size,
+            LocalEngine(model, settings.parts, settings.partitioner, stream.schema),
+            stream.batches(settings.batch),
+        )
+        for size in stored
+    ]
+    filled = 0
+    for subject in subjects:
+        filled += subject.fill(filled, on_edges)
+    ratios = []
+    for _ in range(rounds):
+        medians = []
+        for subject in subjects:
+            subject.engine.apply(next(subject.batches))
+            medians.append(subject.measure(each))
+        ratios.append(round(medians[-1] / max(1.0, medians[0]), 3))
+    sizes = [subject.row() for subject in subjects]
     return GrowthResult(
-        settings={**asdict(settings), "max_degree": max_degree, "timed_batches": timed},
+        settings={**asdict(settings), "max_degree": max_degree, "timed_batches": rounds * each},
         sizes=sizes,
-        ratio=round(sizes[-1]["batch_ms_p50"] / sizes[0]["batch_ms_p50"], 3),
+        ratio=round(float(np.median(ratios)), 3),
         growth=round(stored[-1] / stored[0], 3),
+        ratio_by_round=ratios,
     )
 
 
-def edges_needed(stored: Sequence[int], timed: int, settings: ThroughputSettings) -> int:
-    """Edges that it takes to reach the last size, in whole batches, and to time batches there."""
-    return stored[-1] + (timed + 1) * settings.batch
-
-
-def check_sizes(stored: Sequence[int], timed: int, settings: ThroughputSettings) -> None:
-    """Refuse sizes that do not rise, or that leave no room for the batches timed between them."""
-    room = (timed + 1) * settings.batch
+def check_sizes(stored: Sequence[int], timed: int) -> None:
+    """Refuse sizes that do not rise."""
     if timed < 1:
         raise ValueError(f"timed={timed}: at least 1 batch, please")
     if not stored or stored[0] < 1:
         raise ValueError("stored: at least one size of at least 1 edge, please, as in 100000,1000000")
     for small, large in pairwise(stored):
-        if large < small + room:
-            raise ValueError(
-                f"stored: {large} comes after {small}, but {room} edges are for timing there; "
-                f"give at least {small + room}, or time fewer or smaller batches"
-            )
-
-
-def _meters(engine: LocalEngine) -> Counter[str]:
-    return engine.metrics + Counter(messages=messages(engine))
-
-
-def _row(stored: int, engine: LocalEngine, readings: list[Counter[str]], batch: int) -> dict[str, Any]:
-    times = {
-        name.removesuffix("_us"): round(float(np.median([reading[name] for reading in readings])) / 1e3, 4)
-        for name in readings[0]
-        if name.endswith("_us")
-    }
-    return {
-        "stored_edges": stored,
-        "vertices": len(engine),
-        "batch_ms_p50": times.pop("batch"),
-        "messages_per_edge": round(sum(r["messages"] for r in readings) / (len(readings) * batch), 2),
-        "operator_ms": times,
-    }
+        if large <= small:
+            raise ValueError(f"stored: {large} comes after {small}; give sizes that rise")

@@ -126,7 +126,8 @@ class Adjacency:
         self._counters[2] -= count
         for side in (out, into):
             side.room[leaving] = 0  # their segments are gaps from now on
-        return Removed(*(column[:count] for column in removed))
+        src, dst, time, arrival = removed
+        return Removed(src[:count], dst[:count], time[:count], arrival[:count])
 
     def _views(self) -> tuple[Side, Side]:
         if self._generation != self._space.generation:

@@ -160,7 +160,7 @@ class MappedSpace(Space):
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Alone with this space among all processes of the host; takes in what others have grown meanwhile."""
+        """Alone with this space among all processes of the host; takes in what they have grown."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             if self._arrays:

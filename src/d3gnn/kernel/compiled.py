@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
 
@@ -21,4 +21,5 @@ def lean(function: F) -> F:
     Counting references to every array of every tuple costs more than the work itself where small functions
     that take such tuples are called once per event.
     """
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)(function))
+    options: dict[str, Any] = {"_nrt": False}  # not among the documented options
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))

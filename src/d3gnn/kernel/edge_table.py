@@ -29,8 +29,8 @@ FIELDS = 6
 class EdgeRecords(NamedTuple):
     """Views: the table, and the records by number.
 
-    Fields: the ends (U is -1 in a free record), part and slot for good, the next older copy of the edge plus 1
-    (in a free record: the next free one), and the place among the adds of this batch plus 1.
+    Fields: the ends (U is -1 in a free record), part and slot for good, the next older copy of the edge plus
+    1 (in a free record: the next free one), and the place among the adds of this batch plus 1.
     """
 
     table: Ints32  # open addressing, linear probing: record plus 1, 0 for empty
@@ -59,8 +59,10 @@ class EdgeTable:
 
     def views(self) -> EdgeRecords:
         if self._generation != self._space.generation:
-            columns = (column.data for column in self._columns)
-            self._views = EdgeRecords(self._table.data, *columns, self._counters)
+            fields, key, value, value_time, value_known = (column.data for column in self._columns)
+            self._views = EdgeRecords(
+                self._table.data, fields, key, value, value_time, value_known, self._counters
+            )
             self._generation = self._space.generation
         return self._views
 
@@ -172,6 +174,8 @@ def _rebuild(records: EdgeRecords) -> None:
     count = 0
     for r in range(records.counters[USED]):
         if records.fields[r, U] >= 0 and not covered[r]:
-            records.table[place_of(records, records.fields[r, U], records.fields[r, V], records.key[r])] = r + 1
+            records.table[place_of(records, records.fields[r, U], records.fields[r, V], records.key[r])] = (
+                r + 1
+            )
             count += 1
     records.counters[COUNT] = count

@@ -19,7 +19,7 @@ def mix(h: np.uint64) -> np.uint64:
     h = np.uint64(h) + _STEP
     h = (h ^ (h >> np.uint64(30))) * _A
     h = (h ^ (h >> np.uint64(27))) * _B
-    return h ^ (h >> np.uint64(31))  # type: ignore[no-any-return]
+    return h ^ (h >> np.uint64(31))
 
 
 @compiled

@@ -155,9 +155,7 @@ def _rehash(hashes: Hashes, count: int, table: Ints32) -> None:
 
 
 @compiled
-def _intern_ints(
-    values: Ints, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32
-) -> int:
+def _intern_ints(values: Ints, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32) -> int:
     mask = _slots(table)
     first = count
     for i in range(len(values)):

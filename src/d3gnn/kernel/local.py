@@ -128,10 +128,10 @@ class LocalEngine:
         self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
         layers: list[Layer | None] = [None, *model.layers, None]
         self.vertices = [
-            Vertex(l, parts, self.schema, layers[l], layers[l + 1], self._space)
-            for l in range(len(layers) - 1)
+            Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space)
+            for i in range(len(layers) - 1)
         ]
-        self.edges = [Edge(l, parts, layer, self._space) for l, layer in enumerate(model.layers, start=1)]
+        self.edges = [Edge(i, parts, layer, self._space) for i, layer in enumerate(model.layers, start=1)]
         chain: list[Operator[Any]] = [self.vertices[0]]
         for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
             chain += [edge, vertex]
@@ -166,7 +166,7 @@ class LocalEngine:
         return self._rebuild(entry)
 
     def embeddings(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
-        """Embeddings of these vertices, one row each (NaN for an id that does not exist); of all, without ids."""
+        """Embeddings of these vertices, or of all; one row each, NaN for an id that does not exist."""
         keys = self.ids() if ids is None else ids if isinstance(ids, IntKeys | StringKeys) else keys_of(ids)
         out = np.full((len(keys), self.model.out_width), np.nan, np.float32)
         part, row = self.partition.locate(keys)
@@ -201,12 +201,14 @@ class LocalEngine:
 
     @staticmethod
     def load(folder: str | Path, *, arrays: str | Path | None = None) -> LocalEngine:
-        """The engine that `save` wrote, rebuilt by one forward pass; `arrays` is as `folder` is for a new one."""
+        """The engine that `save` wrote, rebuilt by one forward pass; `arrays` is the folder of a new one."""
         folder = Path(folder)
         try:
             settings = json.loads((folder / "engine.json").read_text())
         except FileNotFoundError:
-            raise FileNotFoundError(f"no engine at {folder}: save one there with engine.save(folder)") from None
+            raise FileNotFoundError(
+                f"no engine at {folder}: save one there with engine.save(folder)"
+            ) from None
         if settings.get("format") != _FORMAT:
             raise ValueError(f"{folder} holds an engine of another format: {settings.get('format')!r}")
         engine = LocalEngine(

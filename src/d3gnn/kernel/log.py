@@ -17,7 +17,7 @@ _COALESCE = 256
 
 
 class MemoryLog:
-    """Entries one after another; small ones are joined now and then, so that a million of them cost little."""
+    """Entries one after another; small ones are joined now and then, so a million cost little."""
 
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
@@ -42,9 +42,7 @@ class MemoryLog:
 
 def join(entries: Sequence[LogEntry]) -> LogEntry:
     """One entry from several."""
-    return LogEntry(
-        EventBatch.concat([e.events for e in entries]), np.concatenate([e.part for e in entries])
-    )
+    return LogEntry(EventBatch.concat([e.events for e in entries]), np.concatenate([e.part for e in entries]))
 
 
 def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> LogEntry | None:
@@ -156,7 +154,8 @@ def _labels(events: EventBatch, graph: d.Graph, partition: Partition) -> LogEntr
 
 
 def _is_live(vertex: Array, graph: d.Graph) -> Array:
-    return graph.live[graph.placement.vertex[vertex, CODE]] - 1 == vertex
+    is_live: Array = graph.live[graph.placement.vertex[vertex, CODE]] - 1 == vertex
+    return is_live
 
 
 def _features_of(events: EventBatch, at: Ints32) -> Array:

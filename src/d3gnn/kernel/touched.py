@@ -23,7 +23,7 @@ class Touched(NamedTuple):
     vertices: Ints32  # the list, in the order of touching
     time: Ints
     arrival: Ints
-    count: Ints  # [1]: how long the list is
+    size: Ints  # [1]: how long the list is
 
 
 def make_touched(vertices: int) -> Touched:
@@ -38,8 +38,8 @@ def make_touched(vertices: int) -> Touched:
 def touch(touched: Touched, v: int, time: int, arrival: int) -> None:
     at = touched.mark[v] - 1
     if at < 0:
-        at = touched.count[0]
-        touched.count[0] += 1
+        at = touched.size[0]
+        touched.size[0] += 1
         touched.mark[v] = at + 1
         touched.vertices[at] = v
         touched.time[at] = time
@@ -58,7 +58,9 @@ def touch_all(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints) -> 
 
 
 @lean
-def touch_rows(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats) -> None:
+def touch_rows(
+    touched: Touched, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats
+) -> None:
     """Touch vertices and give each its row of values."""
     for i in range(len(vertices)):
         touch(touched, vertices[i], time[i], arrival[i])
@@ -68,6 +70,6 @@ def touch_rows(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints, va
 
 @lean
 def clear(touched: Touched) -> None:
-    for i in range(touched.count[0]):
+    for i in range(touched.size[0]):
         touched.mark[touched.vertices[i]] = 0
-    touched.count[0] = 0
+    touched.size[0] = 0

@@ -50,7 +50,7 @@ class Layer(nn.Module):
         raise NotImplementedError
 
     def prepare(self) -> None:
-        """Called once before a layer serves: the place to lay out weights for speed. They stay fixed from then on."""
+        """Called once before the layer serves: lay out weights for speed. They stay fixed from then on."""
 
     def forward(self, root: Tensor, aggregate: Tensor) -> Tensor:
         return self.update(root, aggregate)

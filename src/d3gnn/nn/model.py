@@ -31,7 +31,9 @@ class GNN(nn.Module):
             raise ValueError("a model needs at least one layer")
         for i, (a, b) in enumerate(zip(self.layers, self.layers[1:], strict=False), start=1):
             if a.out_width != b.in_width:
-                raise ValueError(f"layer {i} gives {a.out_width} values, but layer {i + 1} takes {b.in_width}")
+                raise ValueError(
+                    f"layer {i} gives {a.out_width} values, but layer {i + 1} takes {b.in_width}"
+                )
 
     @property
     def layers(self) -> list[Layer]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -80,7 +81,11 @@ class SAGE(Layer):
 
 
 def GraphSAGE(  # noqa: N802  # reads as the model that it makes
-    widths: Sequence[int], aggregator: str = "mean", activation: str | None = "relu", *, seed: int | None = None
+    widths: Sequence[int],
+    aggregator: str = "mean",
+    activation: str | None = "relu",
+    *,
+    seed: int | None = None,
 ) -> GNN:
     """A GraphSAGE model: `widths` are those of the input and of each layer's output.
 
@@ -97,5 +102,5 @@ def GraphSAGE(  # noqa: N802  # reads as the model that it makes
         last = len(widths) - 2
         return GNN(
             SAGE(w_in, w_out, aggregator, activation if i < last else None)
-            for i, (w_in, w_out) in enumerate(zip(widths, widths[1:], strict=False))
+            for i, (w_in, w_out) in enumerate(pairwise(widths))
         )

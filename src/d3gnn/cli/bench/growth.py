@@ -28,10 +28,11 @@ def growth(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Time the same batches on a graph that grows, with degrees that do not.
+    """Time the same batches on graphs of several sizes, with the same degrees.
 
     A batch should cost what it touches, not what is stored: the ratio says how much longer the median batch
-    takes at the last size than at the first.
+    takes at the last size than at the first. The sizes are timed in turns, in five rounds; where the ratios
+    of the rounds lie far apart, the machine was busy with something else.
 
     [bold]Example[/bold]
 
@@ -45,22 +46,26 @@ def growth(
                 f"--stored {stored}: numbers with commas between, as in 100000,1000000"
             ) from None
         from d3gnn.bench import ThroughputSettings
-        from d3gnn.bench.growth import check_sizes, edges_needed, measure_growth
+        from d3gnn.bench.growth import check_sizes, measure_growth
 
         settings = ThroughputSettings(
             batch, parts, "local", partitioner.value, layers, width, threads=threads, seed=seed
         )
-        check_sizes(sizes, timed, settings)
+        check_sizes(sizes, timed)
     with steps() as bars:
-        total = edges_needed(sizes, timed, settings)
         result = measure_growth(
-            sizes, settings, max_degree=max_degree, timed=timed, on_edges=bars.step("grow", total, "edges")
+            sizes,
+            settings,
+            max_degree=max_degree,
+            timed=timed,
+            on_edges=bars.step("grow", sum(sizes), "edges"),
         )
     if as_json:
         print_json(result.to_dict())
         return
     show(
-        f"{batch:,}-edge batches: on {result.growth:g} times the graph, {result.ratio:.2f} times the time",
+        f"{batch:,}-edge batches: on {result.growth:g} times the graph, {result.ratio:.2f} times the time "
+        f"({min(result.ratio_by_round):.2f} to {max(result.ratio_by_round):.2f} by round)",
         ["edges stored", "vertices", "batch, median", "messages per edge"],
         [
             (

@@ -101,8 +101,8 @@ class Decisions(NamedTuple):
 
 # Places in `Decisions.counts`.
 N_VERTEX, N_REPLICA, N_SOURCE, N_ADD, N_REMOVE, N_DROP, N_FEATURE, N_EDGE_FEATURE = range(8)
-# Rows of `Decisions.lists`. New vertices and replicas have the next numbers, in order. ADD_RECORD is -1 for an
-# edge that is taken back in the same batch.
+# Rows of `Decisions.lists`. New vertices and replicas have the next numbers, in order. ADD_RECORD is -1 for
+# an edge that is taken back in the same batch.
 (
     VERTEX_EVENT, REPLICA_VERTEX, SOURCE_REPLICA, SOURCE_VERTEX,
     ADD_RECORD, ADD_PART, ADD_SLOT, ADD_U, ADD_V, ADD_U_REPLICA, ADD_V_REPLICA, ADD_EVENT,
@@ -128,7 +128,7 @@ def decide(
         if status[i] != 0:
             continue
         element = events.element[i]
-        if element == _EDGE or element == _EDGE_FEATURE:
+        if element in (_EDGE, _EDGE_FEATURE):
             status[i] = _edge_event(i, events, rules, graph, records, out)
         elif element == _LABEL:
             status[i] = _label_event(i, events, graph)
@@ -141,12 +141,12 @@ def decide(
 
 @lean
 def _has_value(i: int, events: Events) -> bool:
-    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]  # type: ignore[no-any-return]
+    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
 
 
 @lean
 def _live(code: int, graph: Graph) -> int:
-    return graph.live[code] - 1 if code >= 0 else -1  # type: ignore[no-any-return]
+    return graph.live[code] - 1 if code >= 0 else -1
 
 
 @lean
@@ -217,7 +217,7 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
             part = events.part[i]
         else:
             part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
-        _settle(v, np.int64(part), graph, out)
+        _settle(v, int(part), graph, out)
         if not _has_value(i, events):
             return _APPLIED
     elif events.element[i] == _VERTEX:
@@ -245,9 +245,8 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
 @lean
 def _label_event(i: int, events: Events, graph: Graph) -> int:
     code = events.src[i]
-    if events.op[i] == _DELETE:
-        if code < 0 or graph.label_state[code] != _HERE:
-            return _REPEATED if _live(code, graph) >= 0 else _NO_VERTEX
+    if events.op[i] == _DELETE and (code < 0 or graph.label_state[code] != _HERE):
+        return _REPEATED if _live(code, graph) >= 0 else _NO_VERTEX
     if graph.label_state[code] != 0 and events.time[i] < graph.label_time[code]:
         return _LATE
     graph.label_time[code] = events.time[i]
@@ -274,10 +273,10 @@ def _edge_event(
     if not exists and not creates:
         return _NO_EDGE
     at = np.uint64(0)
-    r = np.int64(-1)
+    r = -1
     if exists and rules.mode != APPEND:
         at = place_of(records, u, v, events.key[i])
-        r = np.int64(records.table[at]) - 1
+        r = int(records.table[at]) - 1
     if creates and (r < 0 or rules.mode == MULTI):
         _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
         return _APPLIED
@@ -305,9 +304,9 @@ def _add_edge(
     else:
         v = _live(to_code, graph)
     if len(events.part):
-        part = np.int64(events.part[i])
+        part = int(events.part[i])
     else:
-        part = np.int64(
+        part = int(
             choose(
                 rules.partitioner, u, v, graph.hashes[from_code], graph.hashes[to_code], graph.placement,
                 rules.first_weight, rules.second_weight,
@@ -351,9 +350,7 @@ def _add_edge(
 
 
 @lean
-def _remove_edge(
-    i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions
-) -> None:
+def _remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
     if records.fields[r, OLDER] > 0:
         records.table[at] = records.fields[r, OLDER]
     else:
@@ -365,7 +362,11 @@ def _remove_edge(
     else:
         n = out.counts[N_REMOVE]
         out.counts[N_REMOVE] += 1
-        out.lists[REMOVE_PART, n], out.lists[REMOVE_SLOT, n], out.lists[REMOVE_EVENT, n] = part, records.fields[r, SLOT], i
+        out.lists[REMOVE_PART, n], out.lists[REMOVE_SLOT, n], out.lists[REMOVE_EVENT, n] = (
+            part,
+            records.fields[r, SLOT],
+            i,
+        )
         out.lists[REMOVE_LOOP, n] = 1 if records.fields[r, U] == records.fields[r, V] else 0
     free_record(records, r, graph.parts)
 

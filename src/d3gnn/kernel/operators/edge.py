@@ -27,7 +27,7 @@ WHOLE_SHARE = 0.9
 
 
 def prefers_pull(incoming: int, edges: int) -> bool:
-    """Whether to pull all messages of the destinations that changed sources reach, instead of pushing theirs."""
+    """Whether to pull all messages of the destinations that are reached, instead of pushing the changed."""
     return incoming > SMALLEST_PULL and incoming * PUSH_COST > edges
 
 
@@ -102,7 +102,7 @@ class Edge(Operator[EdgeState]):
             out.extend(self._roots(state, part, block) for block in values if block.source == part)
         out.extend(self._partials(state, part, whole))
         self.metrics["messages"] += messages
-        self.metrics["touched"] += int(state.touched.count[0])
+        self.metrics["touched"] += int(state.touched.size[0])
         self.metrics["recomputed"] += pulls
         self.metrics["full"] += whole
         clear(state.touched)
@@ -131,19 +131,15 @@ class Edge(Operator[EdgeState]):
         out, values, touched = state.adjacency.out, state.values.data, state.touched
         if pulls:
             return _touch_reached(slot, fresh, time, arrival, values, out, touched)
-        return self.aggregator.replace(
-            slot, fresh, time, arrival, values, out, state.sums.data, touched
-        )
+        return self.aggregator.replace(slot, fresh, time, arrival, values, out, state.sums.data, touched)
 
     def _pull(self, state: EdgeState) -> bool:
         """Recompute what was touched, or everything where that is nearly all; whether it was everything."""
         into, touched = state.adjacency.into, state.touched
-        reached = touched.vertices[: touched.count[0]]
+        reached = touched.vertices[: touched.size[0]]
         destinations = np.flatnonzero(into.length).astype(np.int32)
         whole = len(reached) >= WHOLE_SHARE * len(destinations)
-        self.aggregator.recompute(
-            reached, state.values.data, into, state.sums.data, state.count.data
-        )
+        self.aggregator.recompute(reached, state.values.data, into, state.sums.data, state.count.data)
         if whole:
             rest = destinations[touched.mark[destinations] == 0]
             self.aggregator.recompute(rest, state.values.data, into, state.sums.data, state.count.data)
@@ -156,19 +152,19 @@ class Edge(Operator[EdgeState]):
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         touched = state.touched
-        if not touched.count[0] and not whole:
+        if not touched.size[0] and not whole:
             return []
-        ends, *columns = _gather_partials(
+        ends, row, count, time, arrival, partial = _gather_partials(
             touched, state.master.data, state.count.data, state.sums.data, self.parts
         )
-        total = len(columns[0])
+        columns = (row, count, time, arrival, partial)
         blocks = []
         begin = 0
         for target in range(self.parts):
             end = int(ends[target])
             if end > begin or whole:
-                mine = columns if end - begin == total else [c[begin:end] for c in columns]
-                blocks.append(Block(Kind.PARTIALS, part, target, tuple(mine), full=whole))
+                mine = columns if self.parts == 1 else tuple(c[begin:end] for c in columns)
+                blocks.append(Block(Kind.PARTIALS, part, target, mine, full=whole))
             begin = end
         return blocks
 
@@ -203,14 +199,14 @@ def _touch_silently(touched: Touched, vertices: Ints32) -> None:
 def _by_master_part(touched: Touched, master: Ints32, parts: int) -> tuple[Ints32, Ints]:
     """Places of the touched vertices, ordered by the part of their master, without those that have left."""
     ends = np.zeros(parts + 1, np.int64)
-    for i in range(touched.count[0]):
+    for i in range(touched.size[0]):
         ends[master[touched.vertices[i], 0]] += 1
     ends[0] = 0
     for p in range(parts):
         ends[p + 1] += ends[p]
     order = np.empty(ends[parts], np.int32)
     at = ends[:parts].copy()
-    for i in range(touched.count[0]):
+    for i in range(touched.size[0]):
         p = master[touched.vertices[i], 0] - 1
         if p >= 0:
             order[at[p]] = i

@@ -41,7 +41,7 @@ class Partials(NamedTuple):
 
     first: Ints32  # by row: its first partial, plus 1
     part: Ints32
-    count: Ints32
+    messages: Ints32  # how many it joins
     next: Ints32
     state: Floats
 
@@ -200,7 +200,7 @@ def take_partials(
     source: int, full: bool, which: Ints32, counts: Ints32, time: Ints, arrival: Ints, state: Floats,
     partials: Partials, counters: Ints, touched: Touched,
 ) -> None:  # fmt: skip
-    """Partials replace the last ones of their sender; a count of 0 forgets them, FULL forgets all of them first."""
+    """Partials replace the last ones of their sender; a count of 0 forgets one, FULL all of them first."""
     width = state.shape[1]
     if full:
         for row in range(len(partials.first)):
@@ -226,15 +226,17 @@ def take_partials(
             partials.part[at] = source
             partials.next[at] = partials.first[row]
             partials.first[row] = at + 1
-        partials.count[at] = counts[i]
+        partials.messages[at] = counts[i]
         for k in range(width):
             partials.state[at, k] = state[i, k]
 
 
 @compiled
-def join_partials(touched: Touched, roots: Floats, partials: Partials, divides: bool) -> tuple[Floats, Floats]:
+def join_partials(
+    touched: Touched, roots: Floats, partials: Partials, divides: bool
+) -> tuple[Floats, Floats]:
     """Root and aggregate of every touched master."""
-    n = touched.count[0]
+    n = touched.size[0]
     root_width, width = roots.shape[1], partials.state.shape[1]
     root, aggregate = np.empty((n, root_width), np.float32), np.empty((n, width), np.float32)
     total = np.empty(width, np.float64)
@@ -248,7 +250,7 @@ def join_partials(touched: Touched, roots: Floats, partials: Partials, divides: 
         while at >= 0:
             for k in range(width):
                 total[k] += partials.state[at, k]
-            count += partials.count[at]
+            count += partials.messages[at]
             at = partials.next[at] - 1
         scale = 1.0 / count if divides and count > 0 else 1.0
         for k in range(width):
@@ -261,7 +263,7 @@ def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Touched) 
     """Store new values; take rows whose value did not change off the list, unless they were never sent."""
     width = fresh.shape[1]
     kept = 0
-    for i in range(touched.count[0]):
+    for i in range(touched.size[0]):
         row = touched.vertices[i]
         changed = unsent[row] == 1
         for k in range(width):
@@ -274,15 +276,15 @@ def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Touched) 
             touched.arrival[kept] = touched.arrival[i]
             touched.mark[row] = kept + 1
             kept += 1
-    touched.count[0] = kept
+    touched.size[0] = kept
 
 
 @compiled
 def hand_over(
     touched: Touched, value: Floats, unsent: Bytes, changed: int
 ) -> tuple[Ints32, Floats, Ints, Ints]:
-    """The touched rows with their values and causes, of which the first `changed` are new; empties the set."""
-    n, width = touched.count[0], value.shape[1]
+    """The touched rows with values and causes, of which the first `changed` are new; empties the set."""
+    n, width = touched.size[0], value.shape[1]
     values = np.empty((n, width), np.float32)
     for i in range(n):
         row = touched.vertices[i]
@@ -291,7 +293,7 @@ def hand_over(
             unsent[row] = 0
         for k in range(width):
             values[i, k] = value[row, k]
-    touched.count[0] = 0
+    touched.size[0] = 0
     return touched.vertices[:n].copy(), values, touched.time[:n].copy(), touched.arrival[:n].copy()
 
 
@@ -304,7 +306,7 @@ def address(
 
     Rows of new sources that did not change join the list at its end.
     """
-    changed = touched.count[0]
+    changed = touched.size[0]
     ends = np.zeros(parts + 1, np.int64)
     for i in range(changed):
         ends[part + 1] += 1

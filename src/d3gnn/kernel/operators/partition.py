@@ -1,4 +1,4 @@
-"""Partition: order, ids, edge keys, the streaming vertex-cut, masters and replicas; all decisions are made here."""
+"""Partition: order, ids, edge keys, the streaming vertex-cut, masters, replicas; all is decided here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _INT_KEYS, _STRING_KEYS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """The events of a batch that changed the graph, in the order they did, with the part each went to (or -1)."""
+    """The events of a batch that changed the graph, in the order they did, with the part of each (or -1)."""
 
     events: EventBatch
     part: Ints32
@@ -166,10 +166,6 @@ class Partition:
         self._count(status)
         return Partitioned(blocks, status, entry, made, first_vertex)
 
-    def edge_value(self, record: int) -> Floats:
-        """All features of the edge behind a record, side by side."""
-        return self._edges.views().value[record]
-
     def labels(self) -> tuple[Keys, Floats]:
         """Every id that has a label, also those whose vertex has not come yet, and the labels."""
         graph = self._graph()
@@ -277,6 +273,7 @@ class Partition:
         graph, counts, lists, time = self._graph(), made.counts.tolist(), made.lists, events.time
         vertices, replicas = graph.placement.vertex, graph.placement.replica
         blocks: list[Block] = []
+        columns: tuple[Array, ...]
         if n := counts[d.N_VERTEX]:
             self._vertex_blocks(blocks, np.arange(first_vertex, first_vertex + n), lists, time, arrival)
         if n := counts[d.N_REPLICA]:
@@ -298,9 +295,9 @@ class Partition:
                 columns, part = _both_ways(columns), _one_way_loops(part, lists[d.REMOVE_LOOP, :n] > 0)
             self._group(blocks, Kind.REMOVES, part, columns)
         if counts[d.N_ADD]:
-            ends, *columns = _gather_adds(made, graph, time, arrival, self.schema.directed)
+            ends, slot, src, dst, when, came = _gather_adds(made, graph, time, arrival, self.schema.directed)
             extents = graph.parts[NEXT_EDGE] * (1 if self.schema.directed else 2)
-            self._send(blocks, Kind.ADDS, ends, tuple(columns), extents)
+            self._send(blocks, Kind.ADDS, ends, (slot, src, dst, when, came), extents)
         if n := counts[d.N_FEATURE]:
             vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
             feature = events.feature[event].astype(np.int32)
@@ -336,7 +333,7 @@ class Partition:
         master = graph.placement.vertex[vertex]
         # A vertex that was deleted and made again in one batch has no tombstone: one row per id.
         tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
-        columns = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
+        columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
         self._group(blocks, Kind.DROPS, master[:, MASTER_PART], columns)
         which, replica = _replicas_of(vertex, graph)
         left, event = graph.placement.replica[replica], event[which]
@@ -436,7 +433,7 @@ def _all_edges(op: Small, element: Small, time: Ints) -> bool:
 
 
 @compiled
-def _alive_masters(vertex: Ints32, graph: d.Graph) -> Ints32:
+def _alive_masters(vertex: Array, graph: d.Graph) -> Ints32:
     """The part of each vertex's master; -1 for vertices that are gone by the end of the batch."""
     part = np.empty(len(vertex), np.int32)
     for i in range(len(vertex)):
@@ -457,7 +454,7 @@ def kept_adds(made: d.Decisions, graph: d.Graph) -> Ints:
 def _is_kept(i: int, made: d.Decisions, graph: d.Graph) -> bool:
     u, v, vertex = made.lists[d.ADD_U, i], made.lists[d.ADD_V, i], graph.placement.vertex
     alive = graph.live[vertex[u, CODE]] - 1 == u and graph.live[vertex[v, CODE]] - 1 == v
-    return alive and made.lists[d.ADD_RECORD, i] != -1
+    return bool(alive and made.lists[d.ADD_RECORD, i] != -1)
 
 
 @compiled

@@ -55,9 +55,9 @@ class Vertex(Operator[m.VertexState]):
             self._take_features(state, joined(found[Kind.VERTICES]), joined(found[Kind.FEATURES]))
         else:
             self._take_values(state, found[Kind.ROOTS], found[Kind.PARTIALS])
-            if state.touched.count[0]:
+            if state.touched.size[0]:
                 self._renew(state)
-        count = int(state.touched.count[0])
+        count = int(state.touched.size[0])
         self.metrics["touched"] += count
         if self.following is None:
             return self._output(state, part, joined(found[Kind.DROPS]), count)
@@ -103,12 +103,16 @@ class Vertex(Operator[m.VertexState]):
 
     def _take_values(self, state: m.VertexState, roots: list[Block], partials: list[Block]) -> None:
         for block in roots:
-            touch_rows(state.touched, *block.columns, state.rows.root)
+            row, time, arrival, root = block.columns
+            touch_rows(state.touched, row, time, arrival, root, state.rows.root)
         if partials:
             state.reserve_partials(sum(map(len, partials)))
-            counters, touched = state.space.counters, state.touched
+            kept, counters, touched = state.partials, state.space.counters, state.touched
             for block in partials:
-                m.take_partials(block.source, block.full, *block.columns, state.partials, counters, touched)
+                row, count, time, arrival, partial = block.columns
+                m.take_partials(
+                    block.source, block.full, row, count, time, arrival, partial, kept, counters, touched
+                )
 
     def _renew(self, state: m.VertexState) -> None:
         """psi of every touched master; those whose value stays the same are touched no longer."""
@@ -123,8 +127,10 @@ class Vertex(Operator[m.VertexState]):
     ) -> list[Block]:
         """Changed values to every replica that is a source, and unchanged ones to new sources only."""
         touched, rows = state.touched, state.rows
-        columns = sources.columns if sources else _NOTHING
-        pick, slot, ends = m.address(part, self.parts, *columns, touched, rows.slot, state.links)
+        new_row, new_part, new_slot = sources.columns if sources else _NOTHING
+        pick, slot, ends = m.address(
+            part, self.parts, new_row, new_part, new_slot, touched, rows.slot, state.links
+        )
         sent, value, time, arrival = m.hand_over(touched, rows.value, rows.unsent, changed)
         x = torch.from_numpy(value)
         message = following.message(x).numpy()
@@ -132,7 +138,7 @@ class Vertex(Operator[m.VertexState]):
         begin = 0
         for target, end in enumerate(ends.tolist()):
             if end > begin:
-                mine = (time, arrival, message)
+                mine: tuple[Array, ...] = (time, arrival, message)
                 if not (len(sent) == end - begin == changed and target == part):  # else in order, each once
                     mine = tuple(column[pick[begin:end]] for column in mine)
                 blocks.append(Block(Kind.VALUES, part, target, (slot[begin:end], *mine)))

@@ -15,7 +15,16 @@ from d3gnn.kernel.partitioners.base import (
 from d3gnn.kernel.partitioners.hdrf import HDRF, choose_hdrf
 from d3gnn.kernel.partitioners.random import Random, choose_random
 
-__all__ = ["HDRF", "Partitioner", "Placement", "Random", "choose", "make_partitioner", "partitioner", "partitioners"]
+__all__ = [
+    "HDRF",
+    "Partitioner",
+    "Placement",
+    "Random",
+    "choose",
+    "make_partitioner",
+    "partitioner",
+    "partitioners",
+]
 
 _HDRF = HDRF.code
 

@@ -7,8 +7,8 @@ from typing import ClassVar, NamedTuple
 
 from d3gnn.types import Doubles, Ints, Ints32
 
-# Columns of `Placement.vertex`: the code of its id, its master's part and row, its first replica plus 1, and the
-# number of edges ever created at it.
+# Columns of `Placement.vertex`: the code of its id, its master's part and row, its first replica plus 1, and
+# the number of edges ever created at it.
 CODE, MASTER_PART, MASTER_ROW, FIRST_REPLICA, DEGREE = range(5)
 VERTEX_FIELDS = 5
 # Columns of `Placement.replica`: its part and slot, the vertex's next replica plus 1, whether it is a source.

@@ -32,7 +32,7 @@ class HDRF(Partitioner):
     def __post_init__(self) -> None:
         if self.balance < 0 or self.epsilon <= 0:
             raise ValueError(
-                f"HDRF(balance={self.balance}, epsilon={self.epsilon}): balance is at least 0, epsilon above 0"
+                f"HDRF(balance={self.balance}, epsilon={self.epsilon}): at least 0, and above 0, please"
             )
 
     @property
