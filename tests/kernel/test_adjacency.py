@@ -53,7 +53,7 @@ def check(adjacency: Adjacency, edges: Edges) -> None:
         for slot, ends in edges.items():
             expected[ends[end]].append((ends[1 - end], slot))
         assert int(side.length.sum()) == len(edges)
-        used = []
+        used: list[int] = []
         for v in range(VERTICES):
             begin, length = int(side.begin[v]), int(side.length[v])
             assert length <= side.room[v]

@@ -285,13 +285,15 @@ def test_full_file_system_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
 
 def test_no_room_is_told_with_size_and_folder(tmp_path: Path) -> None:
     space = MappedSpace(tmp_path)
-    with patch("os.posix_fallocate", side_effect=OSError(errno.ENOSPC, "full")):
-        with pytest.raises(NoSpaceLeft, match=r"no room for 80,000 bytes.*free some") as caught:
-            space.array("a", np.int64).reserve(10_000)
+    with (
+        patch("os.posix_fallocate", side_effect=OSError(errno.ENOSPC, "full")),
+        pytest.raises(NoSpaceLeft, match=r"no room for 80,000 bytes.*free some") as caught,
+    ):
+        space.array("a", np.int64).reserve(10_000)
     assert caught.value.filename == str(tmp_path)
     with (
         patch("os.posix_fallocate", side_effect=OSError(errno.EIO, "broken")),
-        pytest.raises(OSError) as other,
+        pytest.raises(OSError, match="broken") as other,
     ):
         space.array("a", np.int64).reserve(10_000)
     assert not isinstance(other.value, NoSpaceLeft)

@@ -65,8 +65,8 @@ def replayed(schema: GraphSchema, entries: Iterable[LogEntry]) -> dict[str, Any]
 @given(data=st.data())
 def test_leaves_the_same_graph(data: st.DataObject) -> None:
     schema = data.draw(schemas(), "schema")
-    ids = data.draw(st.sampled_from(["int", "str"]), "ids")
-    entries = logged(schema, data.draw(event_batches(schema, ids, n_vertices=4), "stream"))
+    stream = event_batches(schema, data.draw(st.sampled_from(["int", "str"]), "ids"), n_vertices=4)
+    entries = logged(schema, data.draw(stream, "stream"))
     short = compact(entries, schema, PARTS)
     if short is None:
         assert not sum(map(len, entries))

@@ -21,11 +21,11 @@ def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
             expected[v] = max(newest, time), min(oldest, arrival)
         columns = np.array(batch, np.int64).reshape(-1, 3).T
         touch_all(touched, columns[0].astype(np.int32), columns[1].copy(), columns[2].copy())
-        n = int(touched.count[0])
+        n = int(touched.size[0])
         rows = zip(touched.vertices[:n].tolist(), touched.time[:n], touched.arrival[:n], strict=True)
         assert {v: (t, a) for v, t, a in rows} == expected
         assert touched.vertices[:n].tolist() == list(expected), "in the order of touching"
         assert np.flatnonzero(touched.mark).tolist() == sorted(expected)
         clear(touched)
         assert not touched.mark.any()
-        assert touched.count[0] == 0
+        assert touched.size[0] == 0

@@ -34,7 +34,7 @@ class GrowthResult(BenchResult):
     #: How many times as long a batch takes at the last size as at the first; how many times as large that is.
     ratio: float
     growth: float
-    #: The same ratio in each round alone: where these lie far apart, the machine was busy with something else.
+    #: The same ratio in each round alone: where these lie far apart, the machine was busy otherwise.
     ratio_by_round: list[float]
 
 

@@ -392,8 +392,8 @@ class Partition:
 
 def _with_arrival(events: EventBatch, arrival: Ints) -> EventBatch:
     return EventBatch(
-        events.op, events.element, events.src, events.time, events.dst, events.key, events.feature, events.names,
-        events.values, events.value_offsets, arrival,
+        events.op, events.element, events.src, events.time, events.dst, events.key, events.feature,
+        events.names, events.values, events.value_offsets, arrival,
     )  # fmt: skip
 
 
@@ -461,7 +461,7 @@ def _is_kept(i: int, made: d.Decisions, graph: d.Graph) -> bool:
 def _gather_adds(
     made: d.Decisions, graph: d.Graph, time: Ints, arrival: Ints, directed: bool
 ) -> tuple[Ints, Ints32, Ints32, Ints32, Ints, Ints]:
-    """Added edges by part: where each part ends, then the columns; an undirected edge is two directed ones."""
+    """Added edges: where each part ends, then the columns; an undirected edge is two directed ones."""
     parts, lists, replica = graph.parts.shape[1], made.lists, graph.placement.replica
     ends = np.zeros(parts + 1, np.int64)
     for i in range(made.counts[d.N_ADD]):

@@ -1,0 +1,46 @@
+"""The public names, locked: whoever changes them says so here and in the changelog."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+
+import pytest
+
+import d3gnn
+
+PUBLIC = {
+    "d3gnn": ["HDRF", "GraphSchema", "LocalEngine", "Random", "events", "nn"],
+    "d3gnn.events": [
+        "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
+        "Key", "Keys", "Op", "Reason", "StringKeys", "check", "concat_keys", "delete_edge", "delete_feature",
+        "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "keys_from_arrow", "keys_of",
+        "label", "order", "vertex",
+    ],
+    "d3gnn.nn": ["GNN", "SAGE", "GraphSAGE", "Layer"],
+    "d3gnn.testing": ["Witness", "event_batches", "random_batches", "schemas"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names(name: str) -> None:
+    module = importlib.import_module(name)
+    assert sorted(module.__all__) == sorted(PUBLIC[name])
+    for public in module.__all__:
+        assert hasattr(module, public)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_what_is_public_says_what_it_is(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    for public in module.__all__:
+        thing = getattr(module, public)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert thing.__doc__, f"{name}.{public} has no docstring"
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    from importlib.metadata import version
+
+    assert d3gnn.__version__ == version("d3gnn")
