@@ -14,10 +14,10 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.kernel.adjacency import Adjacency
 from d3gnn.kernel.aggregators import Aggregator, aggregators
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.touched import Touched, clear, make_touched
+from d3gnn.kernel.touched import VERTEX, clear, make_touched, size
 from d3gnn.nn import GNN, SAGE
 from d3gnn.testing import Witness, random_batches
-from d3gnn.types import Doubles, Floats, Ints32
+from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 VERTICES, WIDTH = 12, 3
 
@@ -36,7 +36,7 @@ class Part:
     values: Floats
     state: Doubles
     count: Ints32
-    touched: Touched
+    touched: Ints
     adjacency: Adjacency
 
     @staticmethod
@@ -45,7 +45,8 @@ class Part:
         adjacency = Adjacency(space, space.counters[:3])
         adjacency.reserve(VERTICES, 500)
         # Multiples of 1/64: their sums are exact, so that "equal" means equal.
-        values = np.random.default_rng(seed).integers(-640, 640, (VERTICES, WIDTH)).astype(np.float32) / 64
+        sixty_fourths = np.random.default_rng(seed).integers(-640, 640, (VERTICES, WIDTH))
+        values = (sixty_fourths / 64).astype(np.float32)
         state, count = np.zeros((VERTICES, WIDTH), np.float64), np.zeros(VERTICES, np.int32)
         return Part(aggregator, values, state, count, make_touched(VERTICES), adjacency)
 
@@ -75,7 +76,7 @@ class Part:
         return self.state.tolist(), self.count.tolist()
 
     def was_touched(self) -> set[int]:
-        vertices = set(self.touched.vertices[: int(self.touched.size[0])].tolist())
+        vertices = set(self.touched[1 : size(self.touched) + 1, VERTEX].tolist())
         clear(self.touched)
         return vertices
 

@@ -12,7 +12,16 @@ import pytest
 from hypothesis import given
 
 from d3gnn.kernel import adjacency as adjacency_module
-from d3gnn.kernel.adjacency import Adjacency, Side
+from d3gnn.kernel.adjacency import (
+    BEGIN,
+    EDGE,
+    IN_PLACE,
+    LENGTH,
+    OTHER,
+    OUT_PLACE,
+    ROOM,
+    Adjacency,
+)
 from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.types import Ints32
 
@@ -48,23 +57,23 @@ def remove(adjacency: Adjacency, slots: list[int], leaving: list[int]) -> list[t
 
 def check(adjacency: Adjacency, edges: Edges) -> None:
     assert adjacency.edge_count == len(edges)
-    for side, end in ((adjacency.out, 0), (adjacency.into, 1)):
+    for side, end, place in ((adjacency.out, 0, OUT_PLACE), (adjacency.into, 1, IN_PLACE)):
         expected = defaultdict[int, list[tuple[int, int]]](list)
         for slot, ends in edges.items():
             expected[ends[end]].append((ends[1 - end], slot))
-        assert int(side.length.sum()) == len(edges)
         used: list[int] = []
         for v in range(VERTICES):
-            begin, length = int(side.begin[v]), int(side.length[v])
-            assert length <= side.room[v]
-            found = zip(side.other[begin : begin + length], side.edge[begin : begin + length], strict=True)
-            assert sorted(found) == sorted(expected[v])
-            for place, slot in enumerate(side.edge[begin : begin + length], start=1):
-                assert side.place[slot] == place
-            used.extend(range(begin, begin + int(side.room[v])))
+            begin, length, room = side.segments[v, [BEGIN, LENGTH, ROOM]].tolist()
+            assert length <= room
+            found = side.pool[begin : begin + length]
+            assert sorted(zip(found[:, OTHER].tolist(), found[:, EDGE].tolist(), strict=True)) == sorted(
+                expected[v]
+            )
+            assert adjacency._edges.data[found[:, EDGE], place].tolist() == list(range(1, length + 1))
+            used.extend(range(begin, begin + room))
         assert len(used) == len(set(used)), "two segments share a place in the pool"
         absent = [slot for slot in range(SLOTS) if slot not in edges]
-        assert not side.place[absent].any()
+        assert not adjacency._edges.data[absent, place].any()
 
 
 @st.composite
@@ -122,10 +131,6 @@ def test_an_edge_removed_by_slot_does_not_go_again_with_its_vertex() -> None:
     assert remove(adjacency, [0], [1]) == [(1, 2, 0, 0), (1, 3, 1001, -1001)]
 
 
-def pool(side: Side) -> int:
-    return len(side.other)
-
-
 def test_the_gaps_that_hubs_leave_are_squeezed_out() -> None:
     """One hub after another comes, grows and goes: the pool stays as large as a few of them."""
     space = Space()
@@ -135,12 +140,16 @@ def test_the_gaps_that_hubs_leave_are_squeezed_out() -> None:
     slots, others = np.arange(degree, dtype=np.int32), np.arange(hubs, hubs + degree, dtype=np.int32)
     for hub in range(hubs):
         adjacency.add(slots, np.full(degree, hub, np.int32), others)
-        assert sorted(adjacency.out.other[adjacency.out.begin[hub] :][:degree]) == others.tolist()
+        out = adjacency.out
+        reached = out.pool[out.segments[hub, BEGIN] :][:degree, OTHER]
+        assert sorted(reached.tolist()) == others.tolist()
         removed = adjacency.remove(
             NOTHING32, NOTHING64, NOTHING64, ints([hub]), np.zeros(1, np.int64), np.zeros(1, np.int64)
         )
         assert len(removed.src) == degree
-    assert pool(adjacency.out) < 40 * degree  # all that ever was would be 60 hubs of 512 + 256 + ... places
+    assert (
+        len(adjacency.out.pool) < 40 * degree
+    )  # all that ever was would be 60 hubs of 512 + 256 + ... places
     assert adjacency.edge_count == 0
 
 

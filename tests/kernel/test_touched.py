@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from d3gnn.kernel.touched import clear, make_touched, touch_all
+from d3gnn.kernel.touched import ARRIVAL, MARK, TIME, VERTEX, clear, make_touched, size, touch_all
 
 TOUCHES = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(-9, 9)), max_size=20)
 
@@ -21,11 +21,10 @@ def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
             expected[v] = max(newest, time), min(oldest, arrival)
         columns = np.array(batch, np.int64).reshape(-1, 3).T
         touch_all(touched, columns[0].astype(np.int32), columns[1].copy(), columns[2].copy())
-        n = int(touched.size[0])
-        rows = zip(touched.vertices[:n].tolist(), touched.time[:n], touched.arrival[:n], strict=True)
-        assert {v: (t, a) for v, t, a in rows} == expected
-        assert touched.vertices[:n].tolist() == list(expected), "in the order of touching"
-        assert np.flatnonzero(touched.mark).tolist() == sorted(expected)
+        entries = touched[1 : size(touched) + 1]
+        assert {v: (t, a) for v, t, a in entries[:, [VERTEX, TIME, ARRIVAL]].tolist()} == expected
+        assert entries[:, VERTEX].tolist() == list(expected), "in the order of touching"
+        assert np.flatnonzero(touched[1:, MARK]).tolist() == sorted(expected)
         clear(touched)
-        assert not touched.mark.any()
-        assert touched.size[0] == 0
+        assert not touched[:, MARK].any()
+        assert size(touched) == 0

@@ -10,6 +10,7 @@ from torch_geometric.nn import SAGEConv
 from d3gnn import GraphSchema, LocalEngine
 from d3gnn.kernel.reference import Oracle
 from d3gnn.nn import GNN, SAGE, GraphSAGE
+from d3gnn.nn.layer import activate
 from d3gnn.testing import random_batches
 from d3gnn.types import Floats
 
@@ -25,14 +26,13 @@ def geometric(layer: SAGE) -> SAGEConv:
 
 def geometric_embeddings(model: GNN, oracle: Oracle, activation: str | None) -> Floats:
     index = torch.from_numpy(np.stack(oracle.edge_index()))
-    functions = {"relu": torch.relu, "tanh": torch.tanh, "elu": torch.nn.functional.elu, None: lambda x: x}
     with torch.inference_mode():
         x = torch.from_numpy(oracle.inputs())
         for i, layer in enumerate(model.layers):
             assert isinstance(layer, SAGE)
             x = geometric(layer)(x, index)
             if i < len(model.layers) - 1:
-                x = functions[activation](x)
+                x = activate(activation, x)
         out: Floats = x.numpy()
         return out
 

@@ -15,19 +15,23 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import lean
 from d3gnn.types import Ints, Ints32
 
+# Columns of the edges, by edge slot: the two ends, and where in its out- and in-segment the edge is, plus 1 (0:
+# no edge here).
+SRC, DST, OUT_PLACE, IN_PLACE = range(4)
+# Columns of a side's segments, by vertex.
+BEGIN, LENGTH, ROOM = range(3)
+# Columns of a side's pool: the vertex at the other end, and the edge's slot.
+OTHER, EDGE = range(2)
+
 _SMALLEST_ROOM = 4
 _SQUEEZE_FROM = 4096
 
 
 class Side(NamedTuple):
-    """One direction: the edges of vertex v are at `begin[v] : begin[v] + length[v]` of the pool."""
+    """One direction: `segments[v, LENGTH]` edges of v lie from `segments[v, BEGIN]` on in the pool."""
 
-    begin: Ints
-    length: Ints32
-    room: Ints32
-    other: Ints32  # pool: the vertex at the other end
-    edge: Ints32  # pool: the edge's slot
-    place: Ints32  # by edge slot: where in its segment it is, plus 1; 0 for no edge
+    segments: Ints32
+    pool: Ints32
 
 
 class Removed(NamedTuple):
@@ -39,48 +43,25 @@ class Removed(NamedTuple):
     arrival: Ints
 
 
-class _SideArrays:
-    """The arrays behind one `Side`."""
-
-    def __init__(self, space: Space, name: str) -> None:
-        dtypes = (np.int64, *[np.int32] * 5)
-        fields = zip(Side._fields, dtypes, strict=True)
-        self._arrays = [space.array(f"{name}_{field}", dtype) for field, dtype in fields]
-
-    def reserve(self, vertices: int, edges: int) -> None:
-        for array in self._arrays[:3]:
-            array.reserve(vertices)
-        self._arrays[5].reserve(edges)
-
-    def reserve_pool(self, length: int) -> None:
-        for array in self._arrays[3:5]:
-            array.reserve(length)
-
-    def view(self) -> Side:
-        return Side(*(array.data for array in self._arrays))
-
-
 class Adjacency:
     """Out- and in-lists over the vertex slots of one part; `counters` are three of the space's."""
 
     def __init__(self, space: Space, counters: Ints) -> None:
-        self._space = space
         self._counters = counters  # pool in use (out, in), live edges
-        self._src = space.array("edge_src", np.int32)
-        self._dst = space.array("edge_dst", np.int32)
-        self._sides = [_SideArrays(space, "out"), _SideArrays(space, "in")]
-        self._generation = -1
+        self._edges = space.array("edges", np.int32, 4)
+        self._segments = [space.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
+        self._pools = [space.array(f"{name}_pool", np.int32, 2) for name in ("out", "in")]
         self.reserve(1, 1)
 
     @property
     def out(self) -> Side:
-        """By source: `other` is the destination."""
-        return self._views()[0]
+        """By source: OTHER is the destination."""
+        return Side(self._segments[0].data, self._pools[0].data)
 
     @property
     def into(self) -> Side:
-        """By destination: `other` is the source."""
-        return self._views()[1]
+        """By destination: OTHER is the source."""
+        return Side(self._segments[1].data, self._pools[1].data)
 
     @property
     def edge_count(self) -> int:
@@ -88,177 +69,165 @@ class Adjacency:
 
     def reserve(self, vertices: int, edges: int) -> None:
         """Make room for vertex slots and edge slots below these."""
-        if vertices > len(self.out.length) or edges > len(self._src.data):
-            for side in self._sides:
-                side.reserve(vertices, edges)
-            self._src.reserve(edges)
-            self._dst.reserve(edges)
+        self._segments[0].reserve(vertices)
+        self._segments[1].reserve(vertices)
+        self._edges.reserve(edges)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         """Put edges into their slots, which are free."""
-        out, into = self._views()
-        wanted = _rooms_wanted(src, dst, out.length, out.room, into.length, into.room)
-        for k, side in enumerate((out, into)):
-            if int(self._counters[k]) + wanted[k] > len(side.other):
-                self._sides[k].reserve_pool(self._squeeze(k, wanted[k]) + wanted[k])
-        out, into = self._views()
-        _insert_both(slots, src, dst, self._src.data, self._dst.data, out, into, self._counters)
+        wanted = _rooms_wanted(src, dst, self._segments[0].data, self._segments[1].data)
+        for k, pool in enumerate(self._pools):
+            if int(self._counters[k]) + wanted[k] > len(pool.data):
+                pool.reserve(self._squeeze(k, wanted[k]) + wanted[k])
+        _insert_both(slots, src, dst, self._edges.data, *self.out, *self.into, self._counters)
 
     def remove(
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
         leaving: Ints32, leaving_time: Ints, leaving_arrival: Ints,
     ) -> Removed:  # fmt: skip
         """Take out the edges at `slots` and then every edge that is left of the `leaving` vertices."""
-        out, into = self._views()
+        out, into = self.out, self.into
         bound = len(slots)
         if len(leaving):
-            bound += int(out.length[leaving].sum(dtype=np.int64) + into.length[leaving].sum(dtype=np.int64))
-        removed = Removed(
-            np.empty(bound, np.int32), np.empty(bound, np.int32),
-            np.empty(bound, np.int64), np.empty(bound, np.int64),
-        )  # fmt: skip
-        if bound == 0:
-            return removed
+            bound += int(out.segments[leaving, LENGTH].sum(dtype=np.int64))
+            bound += int(into.segments[leaving, LENGTH].sum(dtype=np.int64))
+        src, dst = np.empty(bound, np.int32), np.empty(bound, np.int32)
+        time, arrival = np.empty(bound, np.int64), np.empty(bound, np.int64)
         count = _remove(
-            slots, slot_time, slot_arrival, leaving, leaving_time, leaving_arrival,
-            self._src.data, self._dst.data, out, into, removed,
+            slots, slot_time, slot_arrival, leaving, leaving_time, leaving_arrival, self._edges.data,
+            *out, *into, src, dst, time, arrival,
         )  # fmt: skip
         self._counters[2] -= count
         for side in (out, into):
-            side.room[leaving] = 0  # their segments are gaps from now on
-        src, dst, time, arrival = removed
+            side.segments[leaving, ROOM] = 0  # their segments are gaps from now on
         return Removed(src[:count], dst[:count], time[:count], arrival[:count])
-
-    def _views(self) -> tuple[Side, Side]:
-        if self._generation != self._space.generation:
-            self._cached = self._sides[0].view(), self._sides[1].view()
-            self._generation = self._space.generation
-        return self._cached
 
     def _squeeze(self, k: int, wanted: int) -> int:
         """Drop the gaps of one pool if they are more than half of it; how much of it is then in use."""
-        used = int(self._counters[k])
-        side = self._views()[k]
-        in_use = int(side.room.sum(dtype=np.int64))
+        used, segments = int(self._counters[k]), self._segments[k].data
+        in_use = int(segments[:, ROOM].sum(dtype=np.int64))
         if used + wanted < _SQUEEZE_FROM or 2 * in_use > used:
             return used
-        order = np.argsort(side.begin, kind="stable")
-        _squeeze(order, side)
+        _squeeze(np.argsort(segments[:, BEGIN], kind="stable"), segments, self._pools[k].data)
         self._counters[k] = in_use
         return in_use
 
 
 @lean
-def _room_wanted(vertices: Ints32, length: Ints32, room: Ints32) -> int:
+def _rooms_wanted(src: Ints32, dst: Ints32, out_segments: Ints32, in_segments: Ints32) -> tuple[int, int]:
+    return _room_wanted(src, out_segments), _room_wanted(dst, in_segments)
+
+
+@lean
+def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
     """How much pool it takes to move the segments that these inserts overflow. Leaves no trace."""
     wanted = 0
     for v in vertices:
-        length[v] += 1
-        if length[v] > room[v]:
+        segments[v, LENGTH] += 1
+        length, room = segments[v, LENGTH], segments[v, ROOM]
+        if length > room:
             # The first overflow of v in this batch, or one past a room already counted: as in `_insert`.
             fresh = _SMALLEST_ROOM
-            while fresh < length[v]:
+            while fresh < length:
                 fresh *= 2
-            if length[v] == room[v] + 1 or (fresh > _SMALLEST_ROOM and fresh // 2 + 1 == length[v]):
+            if length == room + 1 or (fresh > _SMALLEST_ROOM and fresh // 2 + 1 == length):
                 wanted += fresh
     for v in vertices:
-        length[v] -= 1
+        segments[v, LENGTH] -= 1
     return wanted
 
 
 @lean
-def _rooms_wanted(
-    src: Ints32, dst: Ints32, out_length: Ints32, out_room: Ints32, in_length: Ints32, in_room: Ints32
-) -> tuple[int, int]:
-    return _room_wanted(src, out_length, out_room), _room_wanted(dst, in_length, in_room)
-
-
-@lean
 def _insert_both(
-    slots: Ints32, src: Ints32, dst: Ints32, edge_src: Ints32, edge_dst: Ints32, out: Side, into: Side,
-    counters: Ints,
+    slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32, out_pool: Ints32,
+    in_segments: Ints32, in_pool: Ints32, counters: Ints,
 ) -> None:  # fmt: skip
-    counters[0] = _insert(slots, src, dst, out, counters[0])
-    counters[1] = _insert(slots, dst, src, into, counters[1])
     for i in range(len(slots)):
-        edge_src[slots[i]], edge_dst[slots[i]] = src[i], dst[i]
+        edges[slots[i], SRC], edges[slots[i], DST] = src[i], dst[i]
+    counters[0] = _insert(slots, src, dst, edges, OUT_PLACE, out_segments, out_pool, counters[0])
+    counters[1] = _insert(slots, dst, src, edges, IN_PLACE, in_segments, in_pool, counters[1])
     counters[2] += len(slots)
 
 
 @lean
-def _insert(slots: Ints32, vertices: Ints32, others: Ints32, side: Side, used: int) -> int:
+def _insert(
+    slots: Ints32, vertices: Ints32, others: Ints32, edges: Ints32, place: int, segments: Ints32,
+    pool: Ints32, used: int,
+) -> int:  # fmt: skip
     for i in range(len(slots)):
         v = vertices[i]
-        if side.length[v] == side.room[v]:
+        length = segments[v, LENGTH]
+        if length == segments[v, ROOM]:
             fresh = _SMALLEST_ROOM
-            while fresh < side.length[v] + 1:
+            while fresh < length + 1:
                 fresh *= 2
-            begin = side.begin[v]
-            for j in range(side.length[v]):
-                side.other[used + j] = side.other[begin + j]
-                side.edge[used + j] = side.edge[begin + j]
-            side.begin[v] = used
-            side.room[v] = fresh
+            begin = segments[v, BEGIN]
+            for j in range(length):
+                pool[used + j, OTHER] = pool[begin + j, OTHER]
+                pool[used + j, EDGE] = pool[begin + j, EDGE]
+            segments[v, BEGIN] = used
+            segments[v, ROOM] = fresh
             used += fresh
-        at = side.begin[v] + side.length[v]
-        side.other[at] = others[i]
-        side.edge[at] = slots[i]
-        side.length[v] += 1
-        side.place[slots[i]] = side.length[v]
+        at = segments[v, BEGIN] + length
+        pool[at, OTHER] = others[i]
+        pool[at, EDGE] = slots[i]
+        segments[v, LENGTH] = length + 1
+        edges[slots[i], place] = length + 1
     return used
 
 
 @lean
-def _take_out(slot: int, v: int, side: Side) -> None:
+def _take_out(slot: int, v: int, edges: Ints32, place: int, segments: Ints32, pool: Ints32) -> None:
     """Close the gap with the segment's last edge."""
-    at = side.begin[v] + side.place[slot] - 1
-    last = side.begin[v] + side.length[v] - 1
-    moved = side.edge[last]
-    side.edge[at] = moved
-    side.other[at] = side.other[last]
-    side.place[moved] = side.place[slot]
-    side.place[slot] = 0
-    side.length[v] -= 1
+    at = segments[v, BEGIN] + edges[slot, place] - 1
+    last = segments[v, BEGIN] + segments[v, LENGTH] - 1
+    moved = pool[last, EDGE]
+    pool[at, EDGE] = moved
+    pool[at, OTHER] = pool[last, OTHER]
+    edges[moved, place] = edges[slot, place]
+    edges[slot, place] = 0
+    segments[v, LENGTH] -= 1
 
 
 @lean
 def _remove(
     slots: Ints32, slot_time: Ints, slot_arrival: Ints, leaving: Ints32, leaving_time: Ints,
-    leaving_arrival: Ints, src: Ints32, dst: Ints32, out: Side, into: Side, removed: Removed,
+    leaving_arrival: Ints, edges: Ints32, out_segments: Ints32, out_pool: Ints32, in_segments: Ints32,
+    in_pool: Ints32, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     count = 0
     for i in range(len(slots)):
         slot = slots[i]
-        removed.src[count], removed.dst[count] = src[slot], dst[slot]
-        removed.time[count], removed.arrival[count] = slot_time[i], slot_arrival[i]
+        src[count], dst[count] = edges[slot, SRC], edges[slot, DST]
+        time[count], arrival[count] = slot_time[i], slot_arrival[i]
         count += 1
-        _take_out(slot, src[slot], out)
-        _take_out(slot, dst[slot], into)
+        _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
+        _take_out(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     for i in range(len(leaving)):
         v = leaving[i]
-        while out.length[v] + into.length[v] > 0:
-            if out.length[v] > 0:
-                slot = out.edge[out.begin[v] + out.length[v] - 1]
+        while out_segments[v, LENGTH] + in_segments[v, LENGTH] > 0:
+            if out_segments[v, LENGTH] > 0:
+                slot = out_pool[out_segments[v, BEGIN] + out_segments[v, LENGTH] - 1, EDGE]
             else:
-                slot = into.edge[into.begin[v] + into.length[v] - 1]
-            removed.src[count], removed.dst[count] = src[slot], dst[slot]
-            removed.time[count], removed.arrival[count] = leaving_time[i], leaving_arrival[i]
+                slot = in_pool[in_segments[v, BEGIN] + in_segments[v, LENGTH] - 1, EDGE]
+            src[count], dst[count] = edges[slot, SRC], edges[slot, DST]
+            time[count], arrival[count] = leaving_time[i], leaving_arrival[i]
             count += 1
-            _take_out(slot, src[slot], out)
-            _take_out(slot, dst[slot], into)
+            _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
+            _take_out(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     return count
 
 
 @lean
-def _squeeze(order: Ints, side: Side) -> None:
+def _squeeze(order: Ints, segments: Ints32, pool: Ints32) -> None:
     used = 0
     for v in order:
-        if side.room[v] == 0:
+        if segments[v, ROOM] == 0:
             continue
-        begin = side.begin[v]
+        begin = segments[v, BEGIN]
         if begin != used:
-            for j in range(side.length[v]):
-                side.other[used + j] = side.other[begin + j]
-                side.edge[used + j] = side.edge[begin + j]
-            side.begin[v] = used
-        used += side.room[v]
+            for j in range(segments[v, LENGTH]):
+                pool[used + j, OTHER] = pool[begin + j, OTHER]
+                pool[used + j, EDGE] = pool[begin + j, EDGE]
+            segments[v, BEGIN] = used
+        used += segments[v, ROOM]

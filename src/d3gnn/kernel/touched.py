@@ -1,65 +1,59 @@
-"""Which vertices a batch has touched, and what touched them."""
+"""Which vertices a batch has touched, and what touched them.
+
+A set is one array, because compiled functions take single arrays many times faster than tuples of them. Row
+0 holds the size of the set; rows 1 to size are its entries in the order of touching: the vertex, the newest
+event time and the oldest arrival behind it. Apart from that, the column MARK has in row v + 1 the entry of
+vertex v, or 0. It belongs to one process and is empty between batches; emptying it costs what was touched.
+"""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from d3gnn.kernel.compiled import lean
 from d3gnn.types import Floats, Ints, Ints32
 
+MARK, VERTEX, TIME, ARRIVAL = range(4)
 #: Arrival of something that no event has caused.
 NEVER = int(np.iinfo(np.int64).max)
 
 
-class Touched(NamedTuple):
-    """A set of vertices with, for each, the newest event time and the oldest arrival behind it.
-
-    A set of its own process, empty between batches: clearing costs what was touched.
-    """
-
-    mark: Ints32  # by vertex: place in the list plus 1; 0 for untouched
-    vertices: Ints32  # the list, in the order of touching
-    time: Ints
-    arrival: Ints
-    size: Ints  # [1]: how long the list is
-
-
-def make_touched(vertices: int) -> Touched:
+def make_touched(vertices: int) -> Ints:
     """An empty set with room for this many vertices."""
-    return Touched(
-        np.zeros(vertices, np.int32), np.empty(vertices, np.int32),
-        np.empty(vertices, np.int64), np.empty(vertices, np.int64), np.zeros(1, np.int64),
-    )  # fmt: skip
+    return np.zeros((vertices + 1, 4), np.int64)
+
+
+def size(touched: Ints) -> int:
+    """How many vertices are in the set."""
+    return int(touched[0, VERTEX])
 
 
 @lean
-def touch(touched: Touched, v: int, time: int, arrival: int) -> None:
-    at = touched.mark[v] - 1
-    if at < 0:
-        at = touched.size[0]
-        touched.size[0] += 1
-        touched.mark[v] = at + 1
-        touched.vertices[at] = v
-        touched.time[at] = time
-        touched.arrival[at] = arrival
+def touch(touched: Ints, v: int, time: int, arrival: int) -> None:
+    at = touched[v + 1, MARK]
+    if at == 0:
+        at = touched[0, VERTEX] + 1
+        touched[0, VERTEX] = at
+        touched[v + 1, MARK] = at
+        touched[at, VERTEX] = v
+        touched[at, TIME] = time
+        touched[at, ARRIVAL] = arrival
     else:
-        if time > touched.time[at]:
-            touched.time[at] = time
-        if arrival < touched.arrival[at]:
-            touched.arrival[at] = arrival
+        if time > touched[at, TIME]:
+            touched[at, TIME] = time
+        if arrival < touched[at, ARRIVAL]:
+            touched[at, ARRIVAL] = arrival
 
 
 @lean
-def touch_all(touched: Touched, vertices: Ints32, time: Ints, arrival: Ints) -> None:
+def touch_all(touched: Ints, vertices: Ints32, time: Ints, arrival: Ints) -> None:
     for i in range(len(vertices)):
         touch(touched, vertices[i], time[i], arrival[i])
 
 
 @lean
 def touch_rows(
-    touched: Touched, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats
+    touched: Ints, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats
 ) -> None:
     """Touch vertices and give each its row of values."""
     for i in range(len(vertices)):
@@ -69,7 +63,7 @@ def touch_rows(
 
 
 @lean
-def clear(touched: Touched) -> None:
-    for i in range(touched.size[0]):
-        touched.mark[touched.vertices[i]] = 0
-    touched.size[0] = 0
+def clear(touched: Ints) -> None:
+    for at in range(1, touched[0, VERTEX] + 1):
+        touched[touched[at, VERTEX] + 1, MARK] = 0
+    touched[0, VERTEX] = 0

@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from d3gnn.kernel.adjacency import Side
-from d3gnn.kernel.touched import Touched
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 _KNOWN: dict[str, Aggregator] = {}
@@ -34,21 +33,21 @@ class Aggregator(ABC):
     @abstractmethod
     def add(
         self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Touched,
+        values: Floats, state: Doubles, count: Ints32, touched: Ints,
     ) -> None:  # fmt: skip
         """Take in the messages of new edges."""
 
     @abstractmethod
     def retract(
         self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Touched,
+        values: Floats, state: Doubles, count: Ints32, touched: Ints,
     ) -> None:  # fmt: skip
         """Take back the messages of removed edges."""
 
     @abstractmethod
     def replace(
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-        values: Floats, out: Side, state: Doubles, touched: Touched,
+        values: Floats, out: Side, state: Doubles, touched: Ints,
     ) -> int:  # fmt: skip
         """Give sources new messages, on all their out-edges; how many messages changed."""
 

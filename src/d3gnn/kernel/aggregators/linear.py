@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.adjacency import Side
+from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.touched import Touched, touch
+from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 
@@ -21,33 +21,33 @@ class Linear(Aggregator):
 
     def add(
         self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Touched,
+        values: Floats, state: Doubles, count: Ints32, touched: Ints,
     ) -> None:  # fmt: skip
         _add(src, dst, time, arrival, values, state, count, touched)
 
     def retract(
         self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Touched,
+        values: Floats, state: Doubles, count: Ints32, touched: Ints,
     ) -> None:  # fmt: skip
         _retract(src, dst, time, arrival, values, state, count, touched)
 
     def replace(
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-        values: Floats, out: Side, state: Doubles, touched: Touched,
+        values: Floats, out: Side, state: Doubles, touched: Ints,
     ) -> int:  # fmt: skip
         difference = np.empty(state.shape[1], np.float64)
-        return _replace(sources, fresh, time, arrival, values, out, state, touched, difference)
+        return _replace(sources, fresh, time, arrival, values, *out, state, touched, difference)
 
     def recompute(
         self, destinations: Ints32, values: Floats, into: Side, state: Doubles, count: Ints32
     ) -> None:
-        _recompute(destinations, values, into, state, count)
+        _recompute(destinations, values, *into, state, count)
 
 
 @lean
 def _add(
     src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-    values: Floats, state: Doubles, count: Ints32, touched: Touched,
+    values: Floats, state: Doubles, count: Ints32, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for i in range(len(src)):
@@ -61,7 +61,7 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-    values: Floats, state: Doubles, count: Ints32, touched: Touched,
+    values: Floats, state: Doubles, count: Ints32, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for i in range(len(src)):
@@ -79,7 +79,7 @@ def _retract(
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-    values: Floats, out: Side, state: Doubles, touched: Touched, difference: Doubles,
+    values: Floats, segments: Ints32, pool: Ints32, state: Doubles, touched: Ints, difference: Doubles,
 ) -> int:  # fmt: skip
     width = state.shape[1]
     messages = 0
@@ -92,10 +92,11 @@ def _replace(
             values[u, k] = fresh[i, k]
         if not changed:
             continue
-        begin, end = out.begin[u], out.begin[u] + out.length[u]
+        begin = segments[u, BEGIN]
+        end = begin + segments[u, LENGTH]
         messages += end - begin
         for j in range(begin, end):
-            v = out.other[j]
+            v = pool[j, OTHER]
             for k in range(width):
                 state[v, k] += difference[k]
             touch(touched, v, time[i], arrival[i])
@@ -103,14 +104,17 @@ def _replace(
 
 
 @lean
-def _recompute(destinations: Ints32, values: Floats, into: Side, state: Doubles, count: Ints32) -> None:
+def _recompute(
+    destinations: Ints32, values: Floats, segments: Ints32, pool: Ints32, state: Doubles, count: Ints32
+) -> None:
     width = state.shape[1]
     for v in destinations:
-        begin, end = into.begin[v], into.begin[v] + into.length[v]
+        begin = segments[v, BEGIN]
+        end = begin + segments[v, LENGTH]
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
-            u = into.other[j]
+            u = pool[j, OTHER]
             for k in range(width):
                 state[v, k] += values[u, k]
         count[v] = end - begin

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from d3gnn.kernel.adjacency import Adjacency, Removed, Side
+from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency, Removed
 from d3gnn.kernel.aggregators import aggregator
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, joined
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import NEVER, Touched, clear, make_touched, touch
+from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, clear, make_touched, size, touch
 from d3gnn.nn.layer import Layer
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
@@ -49,7 +49,7 @@ class EdgeState:
             for array in (self.values, self.sums, self.count, self.master):
                 array.reserve(slots)
         self.adjacency.reserve(slots, edges)
-        if len(self.touched.mark) < len(self.master.data):
+        if len(self.touched) <= len(self.master.data):
             self.touched = make_touched(len(self.master.data))
 
 
@@ -81,8 +81,8 @@ class Edge(Operator[EdgeState]):
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
         removed = self._remove(state, removes, leaves)
-        before = state.adjacency.out
-        incoming = sum(int(before.length[block.columns[0]].sum()) for block in values)
+        segments = state.adjacency.out.segments
+        incoming = sum(int(segments[block.columns[0], LENGTH].sum()) for block in values)
         gone = 0 if removed is None else len(removed.src)
         messages = gone + (len(adds) if adds else 0)
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
@@ -102,7 +102,7 @@ class Edge(Operator[EdgeState]):
             out.extend(self._roots(state, part, block) for block in values if block.source == part)
         out.extend(self._partials(state, part, whole))
         self.metrics["messages"] += messages
-        self.metrics["touched"] += int(state.touched.size[0])
+        self.metrics["touched"] += size(state.touched)
         self.metrics["recomputed"] += pulls
         self.metrics["full"] += whole
         clear(state.touched)
@@ -130,18 +130,18 @@ class Edge(Operator[EdgeState]):
         slot, time, arrival, fresh = block.columns
         out, values, touched = state.adjacency.out, state.values.data, state.touched
         if pulls:
-            return _touch_reached(slot, fresh, time, arrival, values, out, touched)
+            return _touch_reached(slot, fresh, time, arrival, values, *out, touched)
         return self.aggregator.replace(slot, fresh, time, arrival, values, out, state.sums.data, touched)
 
     def _pull(self, state: EdgeState) -> bool:
         """Recompute what was touched, or everything where that is nearly all; whether it was everything."""
         into, touched = state.adjacency.into, state.touched
-        reached = touched.vertices[: touched.size[0]]
-        destinations = np.flatnonzero(into.length).astype(np.int32)
+        reached = touched[1 : 1 + size(touched), VERTEX].astype(np.int32)
+        destinations = np.flatnonzero(into.segments[:, LENGTH]).astype(np.int32)
         whole = len(reached) >= WHOLE_SHARE * len(destinations)
         self.aggregator.recompute(reached, state.values.data, into, state.sums.data, state.count.data)
         if whole:
-            rest = destinations[touched.mark[destinations] == 0]
+            rest = destinations[touched[destinations + 1, MARK] == 0]
             self.aggregator.recompute(rest, state.values.data, into, state.sums.data, state.count.data)
             _touch_silently(touched, rest)
         return whole
@@ -152,7 +152,7 @@ class Edge(Operator[EdgeState]):
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         touched = state.touched
-        if not touched.size[0] and not whole:
+        if not size(touched) and not whole:
             return []
         ends, row, count, time, arrival, partial = _gather_partials(
             touched, state.master.data, state.count.data, state.sums.data, self.parts
@@ -171,8 +171,9 @@ class Edge(Operator[EdgeState]):
 
 @lean
 def _touch_reached(
-    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, out: Side, touched: Touched
-) -> int:
+    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, segments: Ints32, pool: Ints32,
+    touched: Ints,
+) -> int:  # fmt: skip
     """As an aggregator's `replace`, but leaves the sums to a recomputation."""
     messages = 0
     for i in range(len(slots)):
@@ -182,53 +183,46 @@ def _touch_reached(
             changed |= fresh[i, k] != values[u, k]
             values[u, k] = fresh[i, k]
         if changed:
-            messages += out.length[u]
-            for j in range(out.begin[u], out.begin[u] + out.length[u]):
-                touch(touched, out.other[j], time[i], arrival[i])
+            begin = segments[u, BEGIN]
+            end = begin + segments[u, LENGTH]
+            messages += end - begin
+            for j in range(begin, end):
+                touch(touched, pool[j, OTHER], time[i], arrival[i])
     return messages
 
 
 @lean
-def _touch_silently(touched: Touched, vertices: Ints32) -> None:
+def _touch_silently(touched: Ints, vertices: Ints32) -> None:
     """Put vertices on the list without a cause: they are sent, but change nothing further on."""
     for v in vertices:
         touch(touched, v, -NEVER, NEVER)
 
 
 @compiled
-def _by_master_part(touched: Touched, master: Ints32, parts: int) -> tuple[Ints32, Ints]:
-    """Places of the touched vertices, ordered by the part of their master, without those that have left."""
+def _gather_partials(
+    touched: Ints, master: Ints32, count: Ints32, sums: Doubles, parts: int
+) -> tuple[Ints, Ints32, Ints32, Ints, Ints, Floats]:
+    """Where each master's part ends, then the columns of the partials; without vertices that have left."""
     ends = np.zeros(parts + 1, np.int64)
-    for i in range(touched.size[0]):
-        ends[master[touched.vertices[i], 0]] += 1
+    for at in range(1, touched[0, VERTEX] + 1):
+        ends[master[touched[at, VERTEX], 0]] += 1
     ends[0] = 0
     for p in range(parts):
         ends[p + 1] += ends[p]
-    order = np.empty(ends[parts], np.int32)
-    at = ends[:parts].copy()
-    for i in range(touched.size[0]):
-        p = master[touched.vertices[i], 0] - 1
-        if p >= 0:
-            order[at[p]] = i
-            at[p] += 1
-    return order, ends[1:]
-
-
-@compiled
-def _gather_partials(
-    touched: Touched, master: Ints32, count: Ints32, sums: Doubles, parts: int
-) -> tuple[Ints, Ints32, Ints32, Ints, Ints, Floats]:
-    """Where each part ends, then the columns of the partials: row, count, time, arrival, state."""
-    order, ends = _by_master_part(touched, master, parts)
-    n, width = len(order), sums.shape[1]
+    n, width = ends[parts], sums.shape[1]
     rows, counts = np.empty(n, np.int32), np.empty(n, np.int32)
     time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
     state = np.empty((n, width), np.float32)
-    for i in range(n):
-        at = order[i]
-        v = touched.vertices[at]
+    fill = ends[:parts].copy()
+    for at in range(1, touched[0, VERTEX] + 1):
+        v = touched[at, VERTEX]
+        p = master[v, 0] - 1
+        if p < 0:
+            continue
+        i = fill[p]
+        fill[p] += 1
         rows[i], counts[i] = master[v, 1], count[v]
-        time[i], arrival[i] = touched.time[at], touched.arrival[at]
+        time[i], arrival[i] = touched[at, TIME], touched[at, ARRIVAL]
         for k in range(width):
             state[i, k] = sums[v, k]
-    return ends, rows, counts, time, arrival, state
+    return ends[1:], rows, counts, time, arrival, state

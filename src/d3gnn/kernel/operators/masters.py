@@ -10,7 +10,7 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
-from d3gnn.kernel.touched import NEVER, Touched, make_touched, touch
+from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, touch
 from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
 
 # The space's counters: links in use, first free one plus 1; the same for partials; keys (3).
@@ -27,23 +27,11 @@ class Rows(NamedTuple):
     seed: Hashes  # of its initial value; at Vertex 0
 
 
-class Links(NamedTuple):
-    """The replicas that get a master's value: a list for each row."""
-
-    first: Ints32  # by row: its first link, plus 1
-    part: Ints32
-    slot: Ints32
-    next: Ints32
-
-
-class Partials(NamedTuple):
-    """The partial aggregates of a master, one for each part that has sent one: a list for each row."""
-
-    first: Ints32  # by row: its first partial, plus 1
-    part: Ints32
-    messages: Ints32  # how many it joins
-    next: Ints32
-    state: Floats
+# Columns of a link, by which a replica gets a master's value. Links and partials are lists for each row; 0
+# ends a list, and what is named is one less.
+LINK_PART, LINK_SLOT, NEXT_LINK = range(3)
+# Columns of a partial aggregate: the part that sent it, how many messages it joins.
+PARTIAL_PART, MESSAGES, NEXT_PARTIAL = range(3)
 
 
 class VertexState:
@@ -58,9 +46,10 @@ class VertexState:
             space.array("unsent", np.uint8),
             space.array("seed", np.uint64),
         ]
-        self._links = [space.array(f"link_{name}", np.int32) for name in Links._fields]
+        self._links = [space.array("first_link", np.int32), space.array("link", np.int32, 3)]
         self._partials = [
-            *(space.array(f"partial_{name}", np.int32) for name in Partials._fields[:4]),
+            space.array("first_partial", np.int32),
+            space.array("partial", np.int32, 3),
             space.array("partial_state", np.float32, state_width),
         ]
         self.keys = KeyColumn(space, "key", space.counters[_KEYS : _KEYS + 3])
@@ -78,180 +67,170 @@ class VertexState:
 
     def reserve_links(self, more: int) -> None:
         """Room for so many more links."""
-        for array in self._links[1:]:
-            array.reserve(int(self.space.counters[_LINKS]) + more)
+        self._links[1].reserve(int(self.space.counters[_LINKS]) + more)
 
     def reserve_partials(self, more: int) -> None:
         """Room for so many more partials."""
-        needed = int(self.space.counters[_PARTIALS]) + more
-        if needed > len(self._partials[1].data):
-            for array in self._partials[1:]:
-                array.reserve(needed)
+        for array in self._partials[1:]:
+            array.reserve(int(self.space.counters[_PARTIALS]) + more)
 
     @property
     def rows(self) -> Rows:
-        self._follow()
-        return self._views[0]
-
-    @property
-    def links(self) -> Links:
-        self._follow()
-        return self._views[1]
-
-    @property
-    def partials(self) -> Partials:
-        self._follow()
-        return self._views[2]
-
-    def _follow(self) -> None:
-        """Take the views again if an array has moved."""
+        """Views of what there is by row."""
         if self._generation != self.space.generation:
-            self._views = (
-                Rows(*(array.data for array in self._rows)),
-                Links(*(array.data for array in self._links)),
-                Partials(*(array.data for array in self._partials)),
-            )
-            if len(self.touched.mark) < len(self._views[0].slot):
-                self.touched = make_touched(len(self._views[0].slot))
+            self._views = Rows(*(array.data for array in self._rows))
+            if len(self.touched) <= len(self._views.slot):
+                self.touched = make_touched(len(self._views.slot))
             self._generation = self.space.generation
+        return self._views
+
+    @property
+    def links(self) -> tuple[Ints32, Ints32]:
+        """The first link of each row, and the links."""
+        return self._links[0].data, self._links[1].data
+
+    @property
+    def partials(self) -> tuple[Ints32, Ints32, Floats]:
+        """The first partial of each row, the partials, and their states."""
+        return self._partials[0].data, self._partials[1].data, self._partials[2].data
 
 
 @compiled
-def start(which: Ints32, rows: Rows) -> None:
+def start(which: Ints32, seed: Hashes, value: Floats) -> None:
     """Give new masters their initial value."""
     for row in which:
-        fill_initial(rows.seed[row], rows.value[row])
+        fill_initial(seed[row], value[row])
 
 
 @compiled
-def take_features(which: Ints32, feature: Ints32, values: Floats, ends: Ints, rows: Rows) -> None:
+def take_features(
+    which: Ints32, feature: Ints32, given: Floats, ends: Ints, seed: Hashes, value: Floats
+) -> None:
     """Write features into their place in x(0), or the initial value where one was deleted, in order."""
-    initial = np.empty(rows.value.shape[1], np.float32)
+    initial = np.empty(value.shape[1], np.float32)
     for i in range(len(which)):
         row = which[i]
         if feature[i] >= 0:
             begin, end = ends[feature[i], 0], ends[feature[i], 1]
-            rows.value[row, begin:end] = values[i, : end - begin]
+            value[row, begin:end] = given[i, : end - begin]
         else:
             begin, end = ends[-1 - feature[i], 0], ends[-1 - feature[i], 1]
-            fill_initial(rows.seed[row], initial)
-            rows.value[row, begin:end] = initial[begin:end]
+            fill_initial(seed[row], initial)
+            value[row, begin:end] = initial[begin:end]
 
 
 @lean
-def link(which: Ints32, parts: Ints32, slots: Ints32, links: Links, counters: Ints) -> None:
+def link(which: Ints32, parts: Ints32, slots: Ints32, first: Ints32, links: Ints32, counters: Ints) -> None:
     """From now on the replica at (part, slot) gets this row's value."""
     for i in range(len(which)):
         at = counters[_FREE_LINK] - 1
         if at >= 0:
-            counters[_FREE_LINK] = links.next[at]
+            counters[_FREE_LINK] = links[at, NEXT_LINK]
         else:
             at = counters[_LINKS]
             counters[_LINKS] += 1
-        links.part[at] = parts[i]
-        links.slot[at] = slots[i]
-        links.next[at] = links.first[which[i]]
-        links.first[which[i]] = at + 1
-
-
-@compiled
-def drop(which: Ints32, rows: Rows, links: Links, partials: Partials, counters: Ints) -> None:
-    """A deleted master gives back its links and partials."""
-    for row in which:
-        while links.first[row] > 0:
-            at = links.first[row] - 1
-            links.first[row] = links.next[at]
-            links.next[at] = counters[_FREE_LINK]
-            counters[_FREE_LINK] = at + 1
-        while partials.first[row] > 0:
-            at = partials.first[row] - 1
-            partials.first[row] = partials.next[at]
-            _free_partial(at, partials, counters)
-        rows.value[row] = 0
-        rows.root[row] = 0
-        rows.unsent[row] = 0
+        links[at, LINK_PART] = parts[i]
+        links[at, LINK_SLOT] = slots[i]
+        links[at, NEXT_LINK] = first[which[i]]
+        first[which[i]] = at + 1
 
 
 @lean
-def _free_partial(at: int, partials: Partials, counters: Ints) -> None:
-    partials.part[at] = -1
-    partials.next[at] = counters[_FREE_PARTIAL]
+def drop(
+    which: Ints32, first_link: Ints32, links: Ints32, first_partial: Ints32, partials: Ints32, counters: Ints
+) -> None:
+    """Deleted masters give back their links and partials."""
+    for row in which:
+        while first_link[row] > 0:
+            at = first_link[row] - 1
+            first_link[row] = links[at, NEXT_LINK]
+            links[at, NEXT_LINK] = counters[_FREE_LINK]
+            counters[_FREE_LINK] = at + 1
+        while first_partial[row] > 0:
+            at = first_partial[row] - 1
+            first_partial[row] = partials[at, NEXT_PARTIAL]
+            _free_partial(at, partials, counters)
+
+
+@lean
+def _free_partial(at: int, partials: Ints32, counters: Ints) -> None:
+    partials[at, PARTIAL_PART] = -1
+    partials[at, NEXT_PARTIAL] = counters[_FREE_PARTIAL]
     counters[_FREE_PARTIAL] = at + 1
 
 
 @lean
-def _forget_partial(row: int, source: int, partials: Partials, counters: Ints) -> None:
+def _forget_partial(row: int, source: int, first: Ints32, partials: Ints32, counters: Ints) -> None:
     before = -1
-    at = partials.first[row] - 1
+    at = first[row] - 1
     while at >= 0:
-        if partials.part[at] == source:
+        if partials[at, PARTIAL_PART] == source:
             if before < 0:
-                partials.first[row] = partials.next[at]
+                first[row] = partials[at, NEXT_PARTIAL]
             else:
-                partials.next[before] = partials.next[at]
+                partials[before, NEXT_PARTIAL] = partials[at, NEXT_PARTIAL]
             _free_partial(at, partials, counters)
             return
         before = at
-        at = partials.next[at] - 1
+        at = partials[at, NEXT_PARTIAL] - 1
 
 
 @lean
 def take_partials(
-    source: int, full: bool, which: Ints32, counts: Ints32, time: Ints, arrival: Ints, state: Floats,
-    partials: Partials, counters: Ints, touched: Touched,
+    source: int, full: bool, which: Ints32, counts: Ints32, time: Ints, arrival: Ints, given: Floats,
+    first: Ints32, partials: Ints32, states: Floats, counters: Ints, touched: Ints,
 ) -> None:  # fmt: skip
     """Partials replace the last ones of their sender; a count of 0 forgets one, FULL all of them first."""
-    width = state.shape[1]
     if full:
-        for row in range(len(partials.first)):
-            if partials.first[row] > 0:
-                _forget_partial(row, source, partials, counters)
+        for row in range(len(first)):
+            if first[row] > 0:
+                _forget_partial(row, source, first, partials, counters)
     for i in range(len(which)):
         row = which[i]
         if arrival[i] != NEVER:
             touch(touched, row, time[i], arrival[i])
         if counts[i] == 0:
-            _forget_partial(row, source, partials, counters)
+            _forget_partial(row, source, first, partials, counters)
             continue
-        at = partials.first[row] - 1
-        while at >= 0 and partials.part[at] != source:
-            at = partials.next[at] - 1
+        at = first[row] - 1
+        while at >= 0 and partials[at, PARTIAL_PART] != source:
+            at = partials[at, NEXT_PARTIAL] - 1
         if at < 0:
             at = counters[_FREE_PARTIAL] - 1
             if at >= 0:
-                counters[_FREE_PARTIAL] = partials.next[at]
+                counters[_FREE_PARTIAL] = partials[at, NEXT_PARTIAL]
             else:
                 at = counters[_PARTIALS]
                 counters[_PARTIALS] += 1
-            partials.part[at] = source
-            partials.next[at] = partials.first[row]
-            partials.first[row] = at + 1
-        partials.messages[at] = counts[i]
-        for k in range(width):
-            partials.state[at, k] = state[i, k]
+            partials[at, PARTIAL_PART] = source
+            partials[at, NEXT_PARTIAL] = first[row]
+            first[row] = at + 1
+        partials[at, MESSAGES] = counts[i]
+        for k in range(given.shape[1]):
+            states[at, k] = given[i, k]
 
 
 @compiled
 def join_partials(
-    touched: Touched, roots: Floats, partials: Partials, divides: bool
+    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool
 ) -> tuple[Floats, Floats]:
     """Root and aggregate of every touched master."""
-    n = touched.size[0]
-    root_width, width = roots.shape[1], partials.state.shape[1]
+    n = touched[0, VERTEX]
+    root_width, width = roots.shape[1], states.shape[1]
     root, aggregate = np.empty((n, root_width), np.float32), np.empty((n, width), np.float32)
     total = np.empty(width, np.float64)
     for i in range(n):
-        row = touched.vertices[i]
+        row = touched[i + 1, VERTEX]
         for k in range(root_width):
             root[i, k] = roots[row, k]
         total[:] = 0.0
         count = 0
-        at = partials.first[row] - 1
+        at = first[row] - 1
         while at >= 0:
             for k in range(width):
-                total[k] += partials.state[at, k]
-            count += partials.messages[at]
-            at = partials.next[at] - 1
+                total[k] += states[at, k]
+            count += partials[at, MESSAGES]
+            at = partials[at, NEXT_PARTIAL] - 1
         scale = 1.0 / count if divides and count > 0 else 1.0
         for k in range(width):
             aggregate[i, k] = total[k] * scale
@@ -259,84 +238,88 @@ def join_partials(
 
 
 @lean
-def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Touched) -> None:
-    """Store new values; take rows whose value did not change off the list, unless they were never sent."""
+def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Ints) -> int:
+    """Store new values; take rows whose value did not change off the list, unless they were never sent.
+
+    How many are left.
+    """
     width = fresh.shape[1]
     kept = 0
-    for i in range(touched.size[0]):
-        row = touched.vertices[i]
+    for i in range(touched[0, VERTEX]):
+        row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
         for k in range(width):
             changed |= fresh[i, k] != value[row, k]
             value[row, k] = fresh[i, k]
-        touched.mark[row] = 0
+        touched[row + 1, MARK] = 0
         if changed:
-            touched.vertices[kept] = row
-            touched.time[kept] = touched.time[i]
-            touched.arrival[kept] = touched.arrival[i]
-            touched.mark[row] = kept + 1
             kept += 1
-    touched.size[0] = kept
+            touched[kept, VERTEX] = row
+            touched[kept, TIME] = touched[i + 1, TIME]
+            touched[kept, ARRIVAL] = touched[i + 1, ARRIVAL]
+            touched[row + 1, MARK] = kept
+    touched[0, VERTEX] = kept
+    return kept
 
 
 @compiled
-def hand_over(
-    touched: Touched, value: Floats, unsent: Bytes, changed: int
-) -> tuple[Ints32, Floats, Ints, Ints]:
+def hand_over(touched: Ints, value: Floats, unsent: Bytes, changed: int) -> tuple[Ints32, Floats, Ints, Ints]:
     """The touched rows with values and causes, of which the first `changed` are new; empties the set."""
-    n, width = touched.size[0], value.shape[1]
-    values = np.empty((n, width), np.float32)
+    n, width = touched[0, VERTEX], value.shape[1]
+    rows, values = np.empty(n, np.int32), np.empty((n, width), np.float32)
+    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
     for i in range(n):
-        row = touched.vertices[i]
-        touched.mark[row] = 0
+        row = touched[i + 1, VERTEX]
+        rows[i], time[i], arrival[i] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
+        touched[row + 1, MARK] = 0
         if i < changed:
             unsent[row] = 0
         for k in range(width):
             values[i, k] = value[row, k]
-    touched.size[0] = 0
-    return touched.vertices[:n].copy(), values, touched.time[:n].copy(), touched.arrival[:n].copy()
+    touched[0, VERTEX] = 0
+    return rows, values, time, arrival
 
 
 @compiled
 def address(
-    part: int, parts: int, source_rows: Ints32, source_parts: Ints32, source_slots: Ints32,
-    touched: Touched, slots: Ints32, links: Links,
+    part: int, parts: int, new_rows: Ints32, new_parts: Ints32, new_slots: Ints32, touched: Ints,
+    slots: Ints32, first: Ints32, links: Ints32,
 ) -> tuple[Ints32, Ints32, Ints]:  # fmt: skip
     """Who gets which row: places in the list and target slots, by target part.
 
     Rows of new sources that did not change join the list at its end.
     """
-    changed = touched.size[0]
+    changed = touched[0, VERTEX]
     ends = np.zeros(parts + 1, np.int64)
     for i in range(changed):
         ends[part + 1] += 1
-        at = links.first[touched.vertices[i]] - 1
+        at = first[touched[i + 1, VERTEX]] - 1
         while at >= 0:
-            ends[links.part[at] + 1] += 1
-            at = links.next[at] - 1
-    for i in range(len(source_rows)):
-        mark = touched.mark[source_rows[i]]
+            ends[links[at, LINK_PART] + 1] += 1
+            at = links[at, NEXT_LINK] - 1
+    for i in range(len(new_rows)):
+        mark = touched[new_rows[i] + 1, MARK]
         if mark == 0 or mark > changed:
-            touch(touched, source_rows[i], -NEVER, NEVER)
-            ends[source_parts[i] + 1] += 1
+            touch(touched, new_rows[i], -NEVER, NEVER)
+            ends[new_parts[i] + 1] += 1
     for p in range(parts):
         ends[p + 1] += ends[p]
     pick, slot = np.empty(ends[parts], np.int32), np.empty(ends[parts], np.int32)
     fill = ends[:parts].copy()
     for i in range(changed):
-        row = touched.vertices[i]
+        row = touched[i + 1, VERTEX]
         pick[fill[part]], slot[fill[part]] = i, slots[row]
         fill[part] += 1
-        at = links.first[row] - 1
+        at = first[row] - 1
         while at >= 0:
-            p = links.part[at]
-            pick[fill[p]], slot[fill[p]] = i, links.slot[at]
+            p = links[at, LINK_PART]
+            pick[fill[p]], slot[fill[p]] = i, links[at, LINK_SLOT]
             fill[p] += 1
-            at = links.next[at] - 1
-    for i in range(len(source_rows)):
-        mark = touched.mark[source_rows[i]]
+            at = links[at, NEXT_LINK] - 1
+    for i in range(len(new_rows)):
+        mark = touched[new_rows[i] + 1, MARK]
         if mark > changed:
-            p = source_parts[i]
-            pick[fill[p]], slot[fill[p]] = mark - 1, source_slots[i]
+            p = new_parts[i]
+            pick[fill[p]], slot[fill[p]] = mark - 1, new_slots[i]
             fill[p] += 1
     return pick, slot, ends[1:]

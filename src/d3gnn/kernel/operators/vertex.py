@@ -13,7 +13,7 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys, by_kind, joined, key_columns
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import touch_all, touch_rows
+from d3gnn.kernel.touched import size, touch_all, touch_rows
 from d3gnn.nn.layer import Layer
 from d3gnn.types import Array, Floats
 
@@ -55,9 +55,9 @@ class Vertex(Operator[m.VertexState]):
             self._take_features(state, joined(found[Kind.VERTICES]), joined(found[Kind.FEATURES]))
         else:
             self._take_values(state, found[Kind.ROOTS], found[Kind.PARTIALS])
-            if state.touched.size[0]:
+            if size(state.touched):
                 self._renew(state)
-        count = int(state.touched.size[0])
+        count = size(state.touched)
         self.metrics["touched"] += count
         if self.following is None:
             return self._output(state, part, joined(found[Kind.DROPS]), count)
@@ -84,21 +84,24 @@ class Vertex(Operator[m.VertexState]):
             if self.following is None:
                 state.keys.put(row, block_keys(vertices))
         if drops:
-            m.drop(drops.columns[0], state.rows, state.links, state.partials, state.space.counters)
+            gone, rows = drops.columns[0], state.rows
+            first_partial, partials, _ = state.partials
+            m.drop(gone, *state.links, first_partial, partials, state.space.counters)
+            rows.value[gone], rows.root[gone], rows.unsent[gone] = 0, 0, 0
         if self.following and (sources := joined(found[Kind.SOURCES])):
             state.reserve_links(len(sources))
             row, target, slot = sources.columns
-            m.link(row, target, slot, state.links, state.space.counters)
+            m.link(row, target, slot, *state.links, state.space.counters)
 
     def _take_features(self, state: m.VertexState, vertices: Block | None, features: Block | None) -> None:
         """x(0): the initial value of new vertices, then features over it."""
         if vertices:
             row, _, _, time, arrival = vertices.columns[:5]
-            m.start(row, state.rows)
+            m.start(row, state.rows.seed, state.rows.value)
             touch_all(state.touched, row, time, arrival)
         if features:
             row, feature, time, arrival, value = features.columns
-            m.take_features(row, feature, value, self._feature_ends, state.rows)
+            m.take_features(row, feature, value, self._feature_ends, state.rows.seed, state.rows.value)
             touch_all(state.touched, row, time, arrival)
 
     def _take_values(self, state: m.VertexState, roots: list[Block], partials: list[Block]) -> None:
@@ -111,14 +114,14 @@ class Vertex(Operator[m.VertexState]):
             for block in partials:
                 row, count, time, arrival, partial = block.columns
                 m.take_partials(
-                    block.source, block.full, row, count, time, arrival, partial, kept, counters, touched
+                    block.source, block.full, row, count, time, arrival, partial, *kept, counters, touched
                 )
 
     def _renew(self, state: m.VertexState) -> None:
         """psi of every touched master; those whose value stays the same are touched no longer."""
         assert self.layer is not None
         rows, touched = state.rows, state.touched
-        root, aggregate = m.join_partials(touched, rows.root, state.partials, self._divides)
+        root, aggregate = m.join_partials(touched, rows.root, *state.partials, self._divides)
         fresh = self.layer.update(torch.from_numpy(root), torch.from_numpy(aggregate))
         m.keep_changed(fresh.numpy(), rows.value, rows.unsent, touched)
 
@@ -129,7 +132,7 @@ class Vertex(Operator[m.VertexState]):
         touched, rows = state.touched, state.rows
         new_row, new_part, new_slot = sources.columns if sources else _NOTHING
         pick, slot, ends = m.address(
-            part, self.parts, new_row, new_part, new_slot, touched, rows.slot, state.links
+            part, self.parts, new_row, new_part, new_slot, touched, rows.slot, *state.links
         )
         sent, value, time, arrival = m.hand_over(touched, rows.value, rows.unsent, changed)
         x = torch.from_numpy(value)
