@@ -21,12 +21,11 @@ SCHEMA = GraphSchema(features={"x": 2})
 every = pytest.mark.parametrize("which", partitioners(), ids=lambda p: p.name)
 
 
-def chosen(which: Partitioner, parts: int, batch_size: int) -> Ints32:
+def chosen(which: Partitioner, parts: int, batch_size: int, delete_vertex: float) -> Ints32:
     """The parts of a stream's events, as the log has them."""
     partition = Partition(SCHEMA, parts, which)
-    whole = EventBatch.concat(
-        random_batches(SCHEMA, seed=1, n_batches=10, batch_size=300, n_vertices=200, late=0, bad=0)
-    )
+    stream = random_batches(SCHEMA, 1, 10, 300, n_vertices=200, delete_vertex=delete_vertex, late=0, bad=0)
+    whole = EventBatch.concat(stream)
     entries = [
         partition.process(whole.take(slice(begin, begin + batch_size)), 1).entry
         for begin in range(0, len(whole), batch_size)
@@ -59,11 +58,17 @@ def test_it_cannot_be_changed(which: Partitioner) -> None:
 
 @every
 @pytest.mark.parametrize("parts", [1, 2, 5])
-def test_the_same_stream_gives_the_same_parts_whatever_the_batches(which: Partitioner, parts: int) -> None:
-    expected = chosen(which, parts, batch_size=3000)
+def test_the_same_batches_give_the_same_parts(which: Partitioner, parts: int) -> None:
+    expected = chosen(which, parts, 70, delete_vertex=0.01)
     assert set(expected.tolist()) == {-1, *range(parts)}
-    for batch_size in (7, 3000):
-        assert (chosen(which, parts, batch_size) == expected).all()
+    assert (chosen(which, parts, 70, delete_vertex=0.01) == expected).all()
+
+
+@every
+def test_where_batches_end_does_not_matter_as_long_as_no_vertex_goes(which: Partitioner) -> None:
+    """What a deleted vertex leaves behind is cleared away between batches, and counts until then."""
+    expected = chosen(which, 3, 3000, delete_vertex=0)
+    assert (chosen(which, 3, 7, delete_vertex=0) == expected).all()
 
 
 @every

@@ -82,13 +82,16 @@ def test_hdrf_knows_that_a_part_with_deleted_edges_has_room() -> None:
     assert after.tolist() == [1] * 5
 
 
-@pytest.mark.xfail(strict=True, reason="the edges that go with a deleted vertex still count as load")
-def test_hdrf_knows_that_a_deleted_hub_leaves_room() -> None:
+def test_hdrf_learns_in_time_that_a_deleted_hub_has_left_room() -> None:
     partition = Partition(GraphSchema(features={"x": 1}), 2, HDRF(balance=0.1))
-    partition.process(EventBatch.of([edge("hub", str(i)) for i in range(100)]), 1)
+    star = partition.process(EventBatch.of([edge("hub", str(i)) for i in range(1000)]), 1).entry.part
+    assert (star == 0).all()
     partition.process(EventBatch.of([delete_vertex("hub")]), 1)
-    after = partition.process(EventBatch.of([edge(f"a{i}", f"b{i}") for i in range(50)]), 1).entry.part
-    assert np.bincount(after, minlength=2).tolist() == [25, 25]
+    after: list[int] = []
+    for begin in range(0, 2000, 100):
+        events = [edge(f"a{i}", f"b{i}") for i in range(begin, begin + 100)]
+        after += partition.process(EventBatch.of(events), 1).entry.part.tolist()
+    assert 900 < after.count(0) < 1100
 
 
 def test_hdrf_cuts_the_hub_and_not_the_leaf() -> None:
@@ -147,7 +150,7 @@ def test_deletes_choose_no_part() -> None:
 
 @pytest.mark.parametrize("settings", [{"balance": -1.0}, {"epsilon": 0.0}, {"epsilon": -1.0}])
 def test_bad_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match="balance is at least 0, epsilon above 0"):
+    with pytest.raises(ValueError, match=r"HDRF\(balance=.*, epsilon=.*\): at least 0"):
         make_partitioner("hdrf", **settings)
 
 

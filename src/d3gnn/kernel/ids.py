@@ -12,6 +12,7 @@ from d3gnn.types import Array, Bools, Bytes, Hashes, Ints, Ints32
 
 _COUNT, _BYTES, _TYPE = 0, 1, 2
 _NO_TYPE, _INT, _STRING = 0, 1, 2
+_ALL = np.zeros(0, np.bool_)
 
 
 class KeyColumn:
@@ -107,9 +108,9 @@ class IdTable:
             return codes
         self._hash.reserve(count + n)
         self._make_room(count + n)
-        make = np.ones(n, np.bool_) if create is None else create
+        make = _ALL if create is None else create
         if keys.valid is not None:
-            make = make & keys.valid
+            make = keys.valid if create is None else create & keys.valid
         if isinstance(keys, IntKeys):
             made = _intern_ints(keys.values, make, self._table.data, self._hash.data, count, codes)
         else:
@@ -166,7 +167,7 @@ def _intern_ints(values: Ints, make: Bools, table: Ints32, known: Hashes, count:
             at = (at + np.uint64(1)) & mask
         if table[at] != 0:
             codes[i] = table[at] - 1
-        elif make[i]:
+        elif len(make) == 0 or make[i]:
             known[count] = h
             codes[i] = count
             count += 1
@@ -213,7 +214,7 @@ def _intern_strings(
             at = (at + np.uint64(1)) & mask
         if table[at] != 0:
             codes[i] = table[at] - 1
-        elif make[i]:
+        elif len(make) == 0 or make[i]:
             known[count] = h
             rows[count - first] = i
             codes[i] = count

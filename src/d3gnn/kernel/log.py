@@ -42,7 +42,11 @@ class MemoryLog:
 
 def join(entries: Sequence[LogEntry]) -> LogEntry:
     """One entry from several."""
-    return LogEntry(EventBatch.concat([e.events for e in entries]), np.concatenate([e.part for e in entries]))
+    events = EventBatch.concat([e.events for e in entries])
+    arrivals = [e.events.arrival if e.arrival is None else e.arrival for e in entries]
+    if all(a is not None for a in arrivals):
+        events = replace(events, arrival=np.concatenate(arrivals))  # type: ignore[arg-type]
+    return LogEntry(events, np.concatenate([e.part for e in entries]))
 
 
 def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> LogEntry | None:
@@ -92,7 +96,7 @@ def _vertices(events: EventBatch, made: d.Decisions, graph: d.Graph, partition: 
 def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
     """Edges in the order they were made, each followed by its features: a copy's are then the newest's."""
     events = whole.events
-    adds = kept_adds(made, graph)
+    adds = kept_adds(made.counts, made.lists, graph.live, graph.placement.vertex)
     at = made.lists[d.ADD_EVENT, adds]
     edges = replace(events.take(at), values=None, value_offsets=None, feature=None, names=())
     edge_entry = LogEntry(edges, whole.part[at])

@@ -51,10 +51,14 @@ _INT_KEYS, _STRING_KEYS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """The events of a batch that changed the graph, in the order they did, with the part of each (or -1)."""
+    """The events of a batch that changed the graph, in the order they did.
+
+    `part` is the part each went to, or -1. `arrival`, where given, stands for the events' own column.
+    """
 
     events: EventBatch
     part: Ints32
+    arrival: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.part)
@@ -104,7 +108,7 @@ class Partition:
         self._parts = space.array("parts", np.int64, parts)
         self._parts.reserve(LOAD + 1)
         ends = np.cumsum([0, *schema.edge_features.values()])
-        self._rules = d.Rules(
+        rules = d.Rules(
             mode={"multi": d.MULTI, "append": d.APPEND}.get(schema.edges, 0),
             directed=schema.directed,
             partitioner=self.partitioner.code,
@@ -112,6 +116,7 @@ class Partition:
             second_weight=self.partitioner.weights[1],
             edge_feature_ends=np.stack([ends[:-1], ends[1:]], 1).astype(np.int64),
         )
+        self._rules = tuple(rules)
         self._score = np.zeros(parts, np.float64)
         self._generation = -1
         self._reserve(1)
@@ -158,9 +163,12 @@ class Partition:
         events = self._encode(batch, status, feature, replay, plain)
         self._reserve(n)
         graph, records = self._graph(), self._edges.views()
-        first_vertex, first_replica = (int(c) for c in graph.counters)
+        first_vertex, first_replica = graph.counters.tolist()
         made = d.make_decisions(n)
-        d.decide(np.arange(n) if order is None else order, events, self._rules, graph, records, made, status)
+        d.decide(
+            np.arange(n) if order is None else order, tuple(events), self._rules, *self._bare,
+            tuple(records), *made, status,
+        )  # fmt: skip
         blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
         entry = self._entry(batch, order, status, arrival, made, first_vertex, replay)
         self._count(status)
@@ -240,7 +248,7 @@ class Partition:
     # ------------------------------------------------------------------ room
 
     def _reserve(self, n: int) -> None:
-        vertices, replicas = (int(c) for c in self.space.counters[_GRAPH : _GRAPH + 2])
+        vertices, replicas = self.space.counters[_GRAPH : _GRAPH + 2].tolist()
         if len(self.ids) >= len(self._by_code[0].data):
             for array in self._by_code:
                 array.reserve(len(self.ids) + 1)
@@ -258,10 +266,11 @@ class Partition:
             vertex, feature_time, feature_known = (a.data for a in self._by_vertex)
             parts = self._parts.data
             self._views = d.Graph(
-                live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known,
-                Placement(vertex, self._replica.data, parts[LOAD], self._score), parts,
+                live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known, parts,
                 self.space.counters[_GRAPH : _GRAPH + 2],
+                Placement(vertex, self._replica.data, parts[LOAD], self._score),
             )  # fmt: skip
+            self._bare = tuple(self._views[:-1]), tuple(self._views.placement)
             self._generation = self.space.generation
         return self._views
 
@@ -278,14 +287,14 @@ class Partition:
             self._vertex_blocks(blocks, np.arange(first_vertex, first_vertex + n), lists, time, arrival)
         if n := counts[d.N_REPLICA]:
             vertex, replica = lists[d.REPLICA_VERTEX, :n], replicas[first_replica : first_replica + n]
-            part = np.where(_alive_masters(vertex, graph) >= 0, replica[:, REPLICA_PART], -1)
+            part = np.where(_alive_masters(vertex, graph.live, vertices) >= 0, replica[:, REPLICA_PART], -1)
             master = vertices[vertex]
             columns = (replica[:, REPLICA_SLOT], master[:, MASTER_PART], master[:, MASTER_ROW])
             self._group(blocks, Kind.REPLICAS, part, columns, graph.parts[NEXT_SLOT])
         if n := counts[d.N_SOURCE]:
             vertex, replica = lists[d.SOURCE_VERTEX, :n], replicas[lists[d.SOURCE_REPLICA, :n]]
             columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
-            self._group(blocks, Kind.SOURCES, _alive_masters(vertex, graph), columns)
+            self._group(blocks, Kind.SOURCES, _alive_masters(vertex, graph.live, vertices), columns)
         if n := counts[d.N_DROP]:
             self._drop_blocks(blocks, lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n], time, arrival)
         if n := counts[d.N_REMOVE]:
@@ -295,7 +304,9 @@ class Partition:
                 columns, part = _both_ways(columns), _one_way_loops(part, lists[d.REMOVE_LOOP, :n] > 0)
             self._group(blocks, Kind.REMOVES, part, columns)
         if counts[d.N_ADD]:
-            ends, slot, src, dst, when, came = _gather_adds(made, graph, time, arrival, self.schema.directed)
+            ends, slot, src, dst, when, came = _gather_adds(
+                self.parts, self.schema.directed, *made, graph.live, vertices, replicas, time, arrival
+            )
             extents = graph.parts[NEXT_EDGE] * (1 if self.schema.directed else 2)
             self._send(blocks, Kind.ADDS, ends, (slot, src, dst, when, came), extents)
         if n := counts[d.N_FEATURE]:
@@ -305,16 +316,17 @@ class Partition:
             widest = max(self.schema.features.values())
             values = _padded(event, events.values, events.value_offsets, widest)
             columns = (vertices[vertex, MASTER_ROW], feature, time[event], arrival[event], values)
-            self._group(blocks, Kind.FEATURES, _alive_masters(vertex, graph), columns)
+            self._group(blocks, Kind.FEATURES, _alive_masters(vertex, graph.live, vertices), columns)
         return blocks
 
     def _vertex_blocks(
         self, blocks: list[Block], vertex: Ints, lists: Ints32, time: Ints, arrival: Ints
     ) -> None:
         graph = self._graph()
-        event, code = lists[d.VERTEX_EVENT, : len(vertex)], graph.placement.vertex[vertex, CODE]
-        row, slot = graph.placement.vertex[vertex, MASTER_ROW], _own_slots(vertex, graph)
-        order, ends = _by_part(_alive_masters(vertex, graph), self.parts)
+        vertices = graph.placement.vertex
+        event, code = lists[d.VERTEX_EVENT, : len(vertex)], vertices[vertex, CODE]
+        row, slot = vertices[vertex, MASTER_ROW], _own_slots(vertex, vertices, graph.placement.replica)
+        order, ends = _by_part(_alive_masters(vertex, graph.live, vertices), self.parts)
         columns = (row, slot, graph.hashes[code], time[event], arrival[event])
         begin = 0
         for target, end in enumerate(ends.tolist()):
@@ -335,7 +347,7 @@ class Partition:
         tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
         columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
         self._group(blocks, Kind.DROPS, master[:, MASTER_PART], columns)
-        which, replica = _replicas_of(vertex, graph)
+        which, replica = _replicas_of(vertex, graph.placement.vertex, graph.placement.replica)
         left, event = graph.placement.replica[replica], event[which]
         columns = (left[:, REPLICA_SLOT], time[event], arrival[event])
         self._group(blocks, Kind.LEAVES, left[:, REPLICA_PART], columns)
@@ -379,7 +391,7 @@ class Partition:
             in_order = np.arange(len(batch)) if order is None else order
             applied = in_order[status[in_order] == Reason.APPLIED]
             events, part, arrival = batch.take(applied), part[applied], arrival[applied]
-        return LogEntry(_with_arrival(events, arrival), part)
+        return LogEntry(events, part, arrival)
 
     def _count(self, status: Small) -> None:
         metrics, n = self.metrics, len(status)
@@ -388,13 +400,6 @@ class Partition:
             metrics["repeated"] += int(np.count_nonzero(status == Reason.REPEATED))
             metrics["late"] += int(np.count_nonzero(status == Reason.LATE))
             metrics["dead"] += int(np.count_nonzero(status >= Reason.NULL_ID))
-
-
-def _with_arrival(events: EventBatch, arrival: Ints) -> EventBatch:
-    return EventBatch(
-        events.op, events.element, events.src, events.time, events.dst, events.key, events.feature,
-        events.names, events.values, events.value_offsets, arrival,
-    )  # fmt: skip
 
 
 def _both_ways(columns: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -433,39 +438,38 @@ def _all_edges(op: Small, element: Small, time: Ints) -> bool:
 
 
 @compiled
-def _alive_masters(vertex: Array, graph: d.Graph) -> Ints32:
+def _alive_masters(vertex: Array, live: Ints32, vertices: Ints32) -> Ints32:
     """The part of each vertex's master; -1 for vertices that are gone by the end of the batch."""
     part = np.empty(len(vertex), np.int32)
     for i in range(len(vertex)):
         v = vertex[i]
-        master = graph.placement.vertex[v]
-        part[i] = master[MASTER_PART] if graph.live[master[CODE]] - 1 == v else -1
+        part[i] = vertices[v, MASTER_PART] if live[vertices[v, CODE]] - 1 == v else -1
     return part
 
 
 @compiled
-def kept_adds(made: d.Decisions, graph: d.Graph) -> Ints:
+def kept_adds(counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32) -> Ints:
     """Which of the added edges are there at the end of the batch."""
-    kept = [i for i in range(made.counts[d.N_ADD]) if _is_kept(i, made, graph)]
+    kept = [i for i in range(counts[d.N_ADD]) if _is_kept(i, lists, live, vertices)]
     return np.array(kept, np.int64)
 
 
 @lean
-def _is_kept(i: int, made: d.Decisions, graph: d.Graph) -> bool:
-    u, v, vertex = made.lists[d.ADD_U, i], made.lists[d.ADD_V, i], graph.placement.vertex
-    alive = graph.live[vertex[u, CODE]] - 1 == u and graph.live[vertex[v, CODE]] - 1 == v
-    return bool(alive and made.lists[d.ADD_RECORD, i] != -1)
+def _is_kept(i: int, lists: Ints32, live: Ints32, vertices: Ints32) -> bool:
+    u, v = lists[d.ADD_U, i], lists[d.ADD_V, i]
+    alive = live[vertices[u, CODE]] - 1 == u and live[vertices[v, CODE]] - 1 == v
+    return bool(alive and lists[d.ADD_RECORD, i] != -1)
 
 
 @compiled
 def _gather_adds(
-    made: d.Decisions, graph: d.Graph, time: Ints, arrival: Ints, directed: bool
-) -> tuple[Ints, Ints32, Ints32, Ints32, Ints, Ints]:
+    parts: int, directed: bool, counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32,
+    replicas: Ints32, time: Ints, arrival: Ints,
+) -> tuple[Ints, Ints32, Ints32, Ints32, Ints, Ints]:  # fmt: skip
     """Added edges: where each part ends, then the columns; an undirected edge is two directed ones."""
-    parts, lists, replica = graph.parts.shape[1], made.lists, graph.placement.replica
     ends = np.zeros(parts + 1, np.int64)
-    for i in range(made.counts[d.N_ADD]):
-        if _is_kept(i, made, graph):
+    for i in range(counts[d.N_ADD]):
+        if _is_kept(i, lists, live, vertices):
             loop = lists[d.ADD_U, i] == lists[d.ADD_V, i]
             ends[lists[d.ADD_PART, i] + 1] += 1 if directed or loop else 2
     for p in range(parts):
@@ -474,12 +478,12 @@ def _gather_adds(
     slot, src, dst = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
     when, came = np.empty(n, np.int64), np.empty(n, np.int64)
     fill = ends[:parts].copy()
-    for i in range(made.counts[d.N_ADD]):
-        if not _is_kept(i, made, graph):
+    for i in range(counts[d.N_ADD]):
+        if not _is_kept(i, lists, live, vertices):
             continue
         p, event = lists[d.ADD_PART, i], lists[d.ADD_EVENT, i]
-        u = replica[lists[d.ADD_U_REPLICA, i], REPLICA_SLOT]
-        v = replica[lists[d.ADD_V_REPLICA, i], REPLICA_SLOT]
+        u = replicas[lists[d.ADD_U_REPLICA, i], REPLICA_SLOT]
+        v = replicas[lists[d.ADD_V_REPLICA, i], REPLICA_SLOT]
         for way in range(1 if directed or u == v else 2):
             at = fill[p]
             fill[p] += 1
@@ -490,9 +494,8 @@ def _gather_adds(
 
 
 @compiled
-def _own_slots(vertex: Ints, graph: d.Graph) -> Ints32:
+def _own_slots(vertex: Ints, vertices: Ints32, replica: Ints32) -> Ints32:
     slots = np.empty(len(vertex), np.int32)
-    vertices, replica = graph.placement.vertex, graph.placement.replica
     for i in range(len(vertex)):
         at = vertices[vertex[i], FIRST_REPLICA] - 1
         while replica[at, REPLICA_PART] != vertices[vertex[i], MASTER_PART]:
@@ -502,9 +505,8 @@ def _own_slots(vertex: Ints, graph: d.Graph) -> Ints32:
 
 
 @compiled
-def _replicas_of(vertex: Ints32, graph: d.Graph) -> tuple[Ints, Ints]:
+def _replicas_of(vertex: Ints32, vertices: Ints32, replicas: Ints32) -> tuple[Ints, Ints]:
     """Every replica of the vertices: whose, and which."""
-    vertices, replicas = graph.placement.vertex, graph.placement.replica
     count = 0
     for v in vertex:
         at = vertices[v, FIRST_REPLICA] - 1
