@@ -15,8 +15,8 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import lean
 from d3gnn.types import Ints, Ints32
 
-# Columns of the edges, by edge slot: the two ends, and where in its out- and in-segment the edge is, plus 1 (0:
-# no edge here).
+# Columns of the edges, by edge slot: the two ends, and where in its out- and in-segment the edge is, plus 1
+# (0: no edge here).
 SRC, DST, OUT_PLACE, IN_PLACE = range(4)
 # Columns of a side's segments, by vertex.
 BEGIN, LENGTH, ROOM = range(3)
@@ -69,9 +69,11 @@ class Adjacency:
 
     def reserve(self, vertices: int, edges: int) -> None:
         """Make room for vertex slots and edge slots below these."""
-        self._segments[0].reserve(vertices)
-        self._segments[1].reserve(vertices)
-        self._edges.reserve(edges)
+        if vertices > len(self._segments[0].data):
+            for segments in self._segments:
+                segments.reserve(vertices)
+        if edges > len(self._edges.data):
+            self._edges.reserve(edges)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         """Put edges into their slots, which are free."""

@@ -110,13 +110,23 @@ def block_keys(block: Block) -> Keys:
 
 def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
     """Blocks by kind, each in the order of (source part, sequence): the order they are processed in."""
-    found: list[list[Block]] = [[] for _ in Kind.__members__]
+    found = _NONE.copy()
     for block in blocks:
-        found[block.kind].append(block)
+        if found[block.kind]:
+            found[block.kind].append(block)
+        else:
+            found[block.kind] = [block]
     for same in found:
         if len(same) > 1:
-            same.sort(key=lambda block: (block.source, block.sequence))
+            same.sort(key=_place)
     return found
+
+
+_NONE: list[list[Block]] = [[]] * len(Kind)
+
+
+def _place(block: Block) -> tuple[int, int]:
+    return block.source, block.sequence
 
 
 def joined(blocks: Sequence[Block]) -> Block | None:

@@ -126,10 +126,9 @@ def decide(
     lists: Ints32, status: Small,
 ) -> None:  # fmt: skip
     """Apply the events in order; `status` comes in with the reasons already known and goes out complete."""
-    _decide(
-        order, Events(*events), Rules(*rules), Graph(*graph, Placement(*placement)), EdgeRecords(*records),
-        Decisions(counts, lists), status,
-    )  # fmt: skip
+    whole = Graph(*graph, Placement(*placement))  # type: ignore[call-arg]  # graph is one shorter
+    made = Decisions(counts, lists)
+    _decide(order, Events(*events), Rules(*rules), whole, EdgeRecords(*records), made, status)
 
 
 @lean

@@ -45,10 +45,12 @@ class EdgeState:
         self.reserve(1, 1)
 
     def reserve(self, slots: int, edges: int) -> None:
+        """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
             for array in (self.values, self.sums, self.count, self.master):
                 array.reserve(slots)
         self.adjacency.reserve(slots, edges)
+        # Another process may have made the room.
         if len(self.touched) <= len(self.master.data):
             self.touched = make_touched(len(self.master.data))
 
@@ -73,7 +75,8 @@ class Edge(Operator[EdgeState]):
         removes, leaves = joined(found[Kind.REMOVES]), joined(found[Kind.LEAVES])
         replicas, adds = joined(found[Kind.REPLICAS]), joined(found[Kind.ADDS])
         values = found[Kind.VALUES]
-        state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
+        if replicas or adds:
+            state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         if replicas:
             slot, master_part, master_row = replicas.columns
             state.master.data[slot, 0] = master_part + 1
@@ -81,8 +84,7 @@ class Edge(Operator[EdgeState]):
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
         removed = self._remove(state, removes, leaves)
-        segments = state.adjacency.out.segments
-        incoming = sum(int(segments[block.columns[0], LENGTH].sum()) for block in values)
+        incoming = sum(_out_edges(block.columns[0], state.adjacency.out.segments) for block in values)
         gone = 0 if removed is None else len(removed.src)
         messages = gone + (len(adds) if adds else 0)
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
@@ -167,6 +169,14 @@ class Edge(Operator[EdgeState]):
                 blocks.append(Block(Kind.PARTIALS, part, target, mine, full=whole))
             begin = end
         return blocks
+
+
+@lean
+def _out_edges(slots: Ints32, segments: Ints32) -> int:
+    count = 0
+    for u in slots:
+        count += segments[u, LENGTH]
+    return count
 
 
 @lean

@@ -1,0 +1,514 @@
+"""Break the protocol, one rule at a time: each time the check against the oracle must object.
+
+The rules are those of the architecture ("The protocol that makes it exact"). Mutations change what operators
+send, receive or ask of each other, so that they hold however the operators are written inside.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from d3gnn import GraphSchema, LocalEngine
+from d3gnn.events import (
+    Element,
+    Event,
+    EventBatch,
+    delete_edge,
+    delete_vertex,
+    edge,
+    feature,
+    order,
+    vertex,
+)
+from d3gnn.kernel.aggregators import aggregators
+from d3gnn.kernel.blocks import Block, Kind, split
+from d3gnn.kernel.operators import Edge, Partition, Vertex
+from d3gnn.kernel.operators import edge as edge_operator
+from d3gnn.kernel.operators import partition as partition_operator
+from d3gnn.kernel.operators import vertex as vertex_operator
+from d3gnn.kernel.operators.partition import Partitioned
+from d3gnn.kernel.touched import NEVER
+from d3gnn.nn import GNN, SAGE
+from d3gnn.testing import Witness, random_batches
+from d3gnn.types import Array, Ints
+
+Patch = pytest.MonkeyPatch
+Blocks = list[Block]
+SCHEMA = GraphSchema(features={"x": 3})
+
+# ---------------------------------------------------------------------- what must hold
+
+
+def hub_and_ring() -> list[Event]:
+    """A hub (0) and a ring (1 to 12), so that every part has a replica of the hub."""
+    ring = range(1, 13)
+    return [
+        *(feature(i, [i / 3, -i / 5, 0.5]) for i in range(13)),
+        *(edge(0, i) for i in ring),
+        *(edge(i, 0) for i in ring),
+        *(edge(i, i % 12 + 1) for i in ring),
+    ]
+
+
+#: What happens after `hub_and_ring`, batch by batch.
+CRAFTED: dict[str, list[list[Event]]] = {
+    "a value changes": [[feature(0, [2, 2, 2], time=1)], [feature(0, [-1, 2, 3], time=2)]],
+    "a source goes to other parts": [
+        [vertex(30, [1, 2, 3], time=1)],
+        [edge(30, i, time=2) for i in range(1, 13)],
+        [feature(30, [3, 2, 1], time=3)],
+    ],
+    "a value changes and its edges go": [
+        [feature(0, [4, 4, 4], time=1), *(delete_edge(0, i, time=1) for i in range(1, 7))]
+    ],
+    "a value changes and edges come": [
+        [feature(0, [4, 4, 4], time=1), *(edge(0, i, time=1) for i in range(20, 26))]
+    ],
+    "the last edge of a destination goes": [[delete_edge(0, 5, time=1), delete_edge(4, 5, time=1)]],
+    "a vertex goes, and comes again later": [
+        [delete_vertex(0, time=1)],
+        [edge(0, 1, time=2), edge(2, 0, time=2)],
+    ],
+    "a vertex goes and comes again at once": [[delete_vertex(3, time=1), edge(3, 4, time=1)]],
+    "the newest vertex goes and comes again": [
+        [edge(1, 99, time=1)],
+        [delete_vertex(99, time=2)],
+        [edge(1, 99, time=3)],
+    ],
+    "an edge comes twice": [[edge(0, 1, time=1), edge(1, 2, time=1)]],
+    "events are not in order": [
+        [delete_edge(20, 21, time=5), edge(20, 21, time=4), edge(20, 22, time=3)],
+        [edge(20, 21, time=7)._replace(arrival=1), delete_edge(20, 21, time=7)._replace(arrival=2)],
+        [delete_edge(20, 22, time=8)._replace(arrival=4), edge(20, 22, time=8)._replace(arrival=3)],
+    ],
+    "a feature comes late": [[feature(0, [5, 5, 5], time=9)], [feature(0, [6, 6, 6], time=8)]],
+    "a large message comes and goes": [
+        [feature(40, [3e8, 3e8, 3e8], time=1), *(edge(i, 50, time=1) for i in range(40, 50))],
+        [delete_vertex(40, time=2)],
+    ],
+}
+
+
+def witness(parts: int = 3) -> Witness:
+    torch.manual_seed(4)
+    # No activation, so that nothing is hidden; one layer that sends its value and one that narrows it.
+    model = GNN([SAGE(3, 4, "mean"), SAGE(4, 2, "sum")])
+    return Witness(LocalEngine(model, parts, "random", SCHEMA))
+
+
+def streams() -> Iterator[list[Any]]:
+    for events in CRAFTED.values():
+        yield [hub_and_ring(), *events]
+    yield list(random_batches(SCHEMA, seed=1, n_batches=8, batch_size=60, n_vertices=20, delete_vertex=0.03))
+
+
+def run_all() -> None:
+    """Every stream, on three parts; AssertionError wherever the engine differs from the oracle."""
+    for stream in streams():
+        held = witness()
+        for events in stream:
+            held.apply(events)
+
+
+# ---------------------------------------------------------------------- ways to break it
+
+MUTATIONS: dict[str, Callable[[Patch], None]] = {}
+
+
+def breaks(rule: str) -> Callable[[Callable[[Patch], None]], Callable[[Patch], None]]:
+    def register(mutation: Callable[[Patch], None]) -> Callable[[Patch], None]:
+        MUTATIONS[f"{rule}: {mutation.__name__}"] = mutation
+        return mutation
+
+    return register
+
+
+def kept(block: Block, mask: Array) -> Block:
+    return replace(block, columns=tuple(column[mask] for column in block.columns))
+
+
+def change_partition(patch: Patch, change: Callable[[Partition, Blocks], Blocks]) -> None:
+    """Change what Partition sends."""
+    process = Partition.process
+
+    def changed(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> Partitioned:
+        result = process(self, batch, clock, replay)
+        return replace(result, blocks=change(self, result.blocks))
+
+    patch.setattr(Partition, "process", changed)
+
+
+def change_input(patch: Patch, operator: type[Vertex] | type[Edge], change: Callable[[Block], Block]) -> None:
+    """Change what an operator receives, block by block."""
+    process = operator.process
+
+    def changed(self: Any, part: int, blocks: Blocks) -> Blocks:
+        return process(self, part, [change(block) for block in blocks])
+
+    patch.setattr(operator, "process", changed)
+
+
+def change_output(
+    patch: Patch, operator: type[Vertex] | type[Edge], change: Callable[[Any, int, Blocks, Blocks], Blocks]
+) -> None:
+    """Change what an operator sends, by (operator, part, what it received, what it would send)."""
+    process = operator.process
+
+    def changed(self: Any, part: int, blocks: Blocks) -> Blocks:
+        return change(self, part, blocks, process(self, part, blocks))
+
+    patch.setattr(operator, "process", changed)
+
+
+def change_aggregator(patch: Patch, method: str, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change the arguments, by name, that an aggregator's method is called with; always pushing."""
+    patch.setattr(edge_operator, "prefers_pull", lambda *_: False)
+    for aggregator in aggregators():
+        original = getattr(type(aggregator), method)
+        signature = inspect.signature(original)
+
+        def changed(*args: Any, _original: Any = original, _signature: Any = signature) -> Any:
+            bound = _signature.bind(*args)
+            change(bound.arguments)
+            return _original(*bound.args)
+
+        patch.setattr(type(aggregator), method, changed)
+
+
+# ---------------------------------------------------------------------- rule 1: order, repeats, deletes, ids
+
+
+@breaks("1")
+def a_batch_is_not_sorted(patch: Patch) -> None:
+    patch.setattr(partition_operator, "order_of", lambda _: None)
+
+
+@breaks("1")
+def a_batch_is_sorted_by_time_alone(patch: Patch) -> None:
+    def by_time(batch: EventBatch) -> Ints | None:
+        return order(replace(batch, arrival=None, partition=None, offset=None))
+
+    patch.setattr(partition_operator, "order_of", by_time)
+
+
+@breaks("1")
+def repeats_are_not_ignored(patch: Patch) -> None:
+    make = Partition.__init__
+
+    def without(self: Partition, schema: GraphSchema, *args: Any) -> None:
+        make(self, replace(schema, edges="multi"), *args)
+
+    patch.setattr(Partition, "__init__", without)
+
+
+@breaks("1")
+def a_vertex_delete_goes_to_the_part_of_its_master_alone(patch: Patch) -> None:
+    def change(_: Partition, blocks: Blocks) -> Blocks:
+        masters = {block.target for block in blocks if block.kind is Kind.DROPS}
+        return [b for b in blocks if b.kind is not Kind.LEAVES or b.target in masters]
+
+    change_partition(patch, change)
+
+
+@breaks("1")
+def internal_ids_are_used_again(patch: Patch) -> None:
+    def change(partition: Partition, blocks: Blocks) -> Blocks:
+        gone = sum(len(block) for block in blocks if block.kind is Kind.DROPS)
+        partition._graph().counters[0] -= gone  # the newest are the next ones
+        return blocks
+
+    change_partition(patch, change)
+
+
+@breaks("1")
+def feature_updates_are_won_by_whoever_comes_last(patch: Patch) -> None:
+    process = Partition.process
+
+    def timeless(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> Partitioned:
+        time = np.where(batch.element == Element.FEATURE, 100, batch.time)
+        return process(self, replace(batch, time=time), clock, replay)
+
+    patch.setattr(Partition, "process", timeless)
+
+
+# ---------------------------------------------------------------------- rule 2: values
+
+
+@breaks("2")
+def a_changed_value_goes_to_new_replicas_alone(patch: Patch) -> None:
+    def change(_: Vertex, part: int, received: Blocks, sent: Blocks) -> Blocks:
+        new = {
+            (target, slot)
+            for block in received
+            if block.kind is Kind.SOURCES
+            for target, slot in zip(block.columns[1].tolist(), block.columns[2].tolist(), strict=True)
+        }
+        return [
+            kept(
+                block, np.array([(block.target, slot) in new for slot in block.columns[0].tolist()], np.bool_)
+            )
+            if block.kind is Kind.VALUES and block.target != part
+            else block
+            for block in sent
+        ]
+
+    change_output(patch, Vertex, change)
+
+
+@breaks("2")
+def an_unchanged_value_does_not_go_to_new_replicas(patch: Patch) -> None:
+    def change(_: Vertex, __: int, ___: Blocks, sent: Blocks) -> Blocks:
+        return [kept(b, b.columns[2] != NEVER) if b.kind is Kind.VALUES else b for b in sent]
+
+    change_output(patch, Vertex, change)
+
+
+@breaks("2")
+def the_master_is_not_told_of_new_replicas(patch: Patch) -> None:
+    change_partition(patch, lambda _, blocks: [b for b in blocks if b.kind is not Kind.SOURCES])
+
+
+@breaks("2")
+def values_travel_as_differences(patch: Patch) -> None:
+    last: dict[tuple[Any, ...], Array] = {}
+
+    def change(vertex: Vertex, _: int, __: Blocks, sent: Blocks) -> Blocks:
+        out = []
+        for block in sent:
+            if block.kind is Kind.VALUES:
+                *rest, values = block.columns
+                difference = values.copy()
+                for i, slot in enumerate(block.columns[0].tolist()):
+                    at = (id(vertex), block.target, slot)
+                    difference[i] -= last.get(at, np.float32(0))
+                    last[at] = values[i].copy()
+                block = replace(block, columns=(*rest, difference))
+            out.append(block)
+        return out
+
+    change_output(patch, Vertex, change)
+
+
+@breaks("2")
+def differences_are_taken_against_a_copy_that_is_not_kept(patch: Patch) -> None:
+    def change(arguments: dict[str, Any]) -> None:
+        arguments["values"] = arguments["values"].copy()
+
+    change_aggregator(patch, "replace", change)
+
+
+@breaks("2")
+def a_changed_root_is_not_passed_on(patch: Patch) -> None:
+    seen: set[tuple[Any, ...]] = set()
+
+    def change(edge: Edge, part: int, _: Blocks, sent: Blocks) -> Blocks:
+        out = []
+        for block in sent:
+            if block.kind is Kind.ROOTS:
+                at = [(id(edge), part, row) for row in block.columns[0].tolist()]
+                block = kept(block, np.array([a not in seen for a in at], np.bool_))
+                seen.update(at)
+            out.append(block)
+        return out
+
+    change_output(patch, Edge, change)
+
+
+# ---------------------------------------------------------------------- rule 3: the order inside Edge
+
+
+@breaks("3")
+def removed_edges_are_retracted_with_new_values(patch: Patch) -> None:
+    fresh: list[tuple[Array, Array]] = []
+    process = Edge.process
+
+    def watch(self: Edge, part: int, blocks: Blocks) -> Blocks:
+        fresh[:] = [(block.columns[0], block.columns[-1]) for block in blocks if block.kind is Kind.VALUES]
+        return process(self, part, blocks)
+
+    def change(arguments: dict[str, Any]) -> None:
+        arguments["values"] = arguments["values"].copy()
+        for slot, values in fresh:
+            arguments["values"][slot] = values
+
+    patch.setattr(Edge, "process", watch)
+    change_aggregator(patch, "retract", change)
+
+
+@breaks("3")
+def removed_edges_are_not_retracted(patch: Patch) -> None:
+    def change(arguments: dict[str, Any]) -> None:
+        arguments["values"] = np.zeros_like(arguments["values"])
+
+    change_aggregator(patch, "retract", change)
+
+
+@breaks("3")
+def new_edges_carry_old_values(patch: Patch) -> None:
+    old: list[Array] = []
+    process = Edge.process
+
+    def watch(self: Edge, part: int, blocks: Blocks) -> Blocks:
+        old.clear()
+        return process(self, part, blocks)
+
+    def remember(arguments: dict[str, Any]) -> None:
+        if not old:
+            old.append(arguments["values"].copy())
+
+    def change(arguments: dict[str, Any]) -> None:
+        if old:
+            arguments["values"] = old[0]
+
+    patch.setattr(Edge, "process", watch)
+    change_aggregator(patch, "replace", remember)
+    change_aggregator(patch, "add", change)
+
+
+# ---------------------------------------------------------------------- rule 4: partials
+
+
+@breaks("4")
+def a_count_of_0_does_not_delete_a_partial(patch: Patch) -> None:
+    change_input(
+        patch,
+        Vertex,
+        lambda block: kept(block, block.columns[1] > 0) if block.kind is Kind.PARTIALS else block,
+    )
+
+
+@breaks("4")
+def a_partial_is_added_to_the_last_one(patch: Patch) -> None:
+    last: dict[tuple[Any, ...], Array] = {}
+
+    def change(edge: Edge, part: int, _: Blocks, sent: Blocks) -> Blocks:
+        out = []
+        for block in sent:
+            if block.kind is Kind.PARTIALS:
+                *rest, state = block.columns
+                total = state.copy()
+                for i, row in enumerate(block.columns[0].tolist()):
+                    at = (id(edge), part, block.target, row)
+                    total[i] += last.get(at, np.float32(0))
+                    last[at] = total[i].copy()
+                block = replace(block, columns=(*rest, total))
+            out.append(block)
+        return out
+
+    change_output(patch, Edge, change)
+
+
+@breaks("4")
+def there_is_one_partial_per_destination_and_not_one_per_part(patch: Patch) -> None:
+    change_input(patch, Vertex, lambda b: replace(b, source=0) if b.kind is Kind.PARTIALS else b)
+
+
+@breaks("4")
+def sums_are_kept_in_float32(patch: Patch) -> None:
+    for method in ("add", "replace", "retract"):
+        # Rounded before every change, which is as good as after.
+        def rounded(arguments: dict[str, Any]) -> None:
+            arguments["state"][...] = arguments["state"].astype(np.float32)
+
+        change_aggregator(patch, method, rounded)
+
+
+# ---------------------------------------------------------------------- what users see
+
+
+@breaks("one row per id")
+def a_vertex_that_came_again_has_a_tombstone_as_well(patch: Patch) -> None:
+    _set_tombstones(patch, 1)
+
+
+@breaks("deletes are told")
+def a_vertex_that_went_has_no_tombstone(patch: Patch) -> None:
+    _set_tombstones(patch, 0)
+
+
+def _set_tombstones(patch: Patch, value: int) -> None:
+    def change(block: Block) -> Block:
+        if block.kind is not Kind.DROPS:
+            return block
+        row, tombstone, *rest = block.columns
+        return replace(block, columns=(row, np.full_like(tombstone, value), *rest))
+
+    change_input(patch, Vertex, change)
+
+
+# ---------------------------------------------------------------------- the tests
+
+
+@pytest.mark.parametrize("pulls", [True, False, None])
+def test_the_protocol_holds(pulls: bool | None, monkeypatch: Patch) -> None:
+    if pulls is not None:
+        monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: pulls)
+    run_all()
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_a_broken_rule_is_noticed(mutation: str, monkeypatch: Patch) -> None:
+    MUTATIONS[mutation](monkeypatch)
+    with pytest.raises(AssertionError):
+        run_all()
+
+
+def _thin(patch: Patch) -> None:
+    """An Edge that says FULL and leaves out destinations that it has nothing for, if they are touched anyway."""
+    patch.setattr(edge_operator, "prefers_pull", lambda *_: True)
+
+    def change(_: Edge, __: int, ___: Blocks, sent: Blocks) -> Blocks:
+        roots = [block.columns[0] for block in sent if block.kind is Kind.ROOTS]
+        touched = np.concatenate(roots) if roots else np.zeros(0, np.int32)
+        return [kept(b, (b.columns[1] > 0) | ~np.isin(b.columns[0], touched)) if b.full else b for b in sent]
+
+    change_output(patch, Edge, change)
+
+
+def _whole_parts() -> None:
+    held = witness(parts=1)
+    held.apply(hub_and_ring())
+    # 5 loses its in-edges, and every value changes: the part recomputes itself whole.
+    held.apply(
+        [
+            delete_edge(0, 5, time=1),
+            delete_edge(4, 5, time=1),
+            *(feature(i, [i, 1, -i], time=1) for i in range(13)),
+        ]
+    )
+
+
+def test_a_full_block_clears_what_was_sent_before(monkeypatch: Patch) -> None:
+    _thin(monkeypatch)
+    _whole_parts()
+    change_input(monkeypatch, Vertex, lambda block: replace(block, full=False))
+    with pytest.raises(AssertionError):
+        _whole_parts()
+
+
+def test_the_pieces_of_a_block_are_taken_in_order(monkeypatch: Patch) -> None:
+    monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: True)
+    process = Vertex.process
+
+    def backwards(self: Vertex, part: int, blocks: Blocks) -> Blocks:
+        pieces = [piece for block in blocks for piece in split(block, limit=1)]
+        return process(self, part, pieces[::-1])
+
+    monkeypatch.setattr(Vertex, "process", backwards)
+    run_all()
+    in_order = vertex_operator.by_kind
+
+    def unsorted(blocks: Blocks) -> list[Blocks]:
+        found = in_order(blocks)
+        return [[block for block in blocks if block.kind == kind] for kind, _ in enumerate(found)]
+
+    monkeypatch.setattr(vertex_operator, "by_kind", unsorted)
+    with pytest.raises(AssertionError):
+        run_all()
