@@ -1,9 +1,33 @@
 """Streaming graph neural networks: exact embeddings of a graph that keeps changing."""
 
-from d3gnn import events, nn
-from d3gnn.events import GraphSchema
-from d3gnn.kernel.local import LocalEngine
-from d3gnn.kernel.partitioners import HDRF, Random
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from d3gnn import events, nn
+    from d3gnn.events import GraphSchema
+    from d3gnn.kernel.local import LocalEngine
+    from d3gnn.kernel.partitioners import HDRF, Random
 
 __all__ = ["HDRF", "GraphSchema", "LocalEngine", "Random", "events", "nn"]
 __version__ = "0.1.0"
+
+# Imported when first used: torch and numba take seconds, which `d3gnn --help` need not wait for.
+_HOMES = {
+    "HDRF": "d3gnn.kernel.partitioners",
+    "GraphSchema": "d3gnn.events",
+    "LocalEngine": "d3gnn.kernel.local",
+    "Random": "d3gnn.kernel.partitioners",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return import_module(f"d3gnn.{name}")
+    raise AttributeError(f"module 'd3gnn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -28,7 +28,7 @@ from d3gnn.events import (
     vertex,
 )
 from d3gnn.kernel.aggregators import aggregators
-from d3gnn.kernel.blocks import Block, Kind, split
+from d3gnn.kernel.blocks import Block, Kind, by_kind, split
 from d3gnn.kernel.operators import Edge, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.operators import partition as partition_operator
@@ -461,7 +461,7 @@ def test_a_broken_rule_is_noticed(mutation: str, monkeypatch: Patch) -> None:
 
 
 def _thin(patch: Patch) -> None:
-    """An Edge that says FULL and leaves out destinations that it has nothing for, if they are touched anyway."""
+    """An Edge that leaves out of FULL blocks what it has nothing for, where that is touched anyway."""
     patch.setattr(edge_operator, "prefers_pull", lambda *_: True)
 
     def change(_: Edge, __: int, ___: Blocks, sent: Blocks) -> Blocks:
@@ -503,7 +503,7 @@ def test_the_pieces_of_a_block_are_taken_in_order(monkeypatch: Patch) -> None:
 
     monkeypatch.setattr(Vertex, "process", backwards)
     run_all()
-    in_order = vertex_operator.by_kind
+    in_order = by_kind
 
     def unsorted(blocks: Blocks) -> list[Blocks]:
         found = in_order(blocks)

@@ -226,17 +226,48 @@ class EventBatch:
 
     def row(self, i: int) -> Event:
         """Event i, as it came in where that is known."""
-        if isinstance(self.origin, pa.Table):
-            row = self.origin.slice(i, 1).to_pylist()[0]
+        return self.rows([i])[0]
+
+    def rows(self, index: Sequence[int]) -> list[Event]:
+        """The events at these positions, as they came in where that is known."""
+        if not len(index):
+            return []
+        if self.origin is None:
+            table = self.take(np.asarray(index, np.int64)).to_arrow()
+            return EventBatch.from_arrow(table).rows(range(len(index)))
+        if not isinstance(self.origin, pa.Table):
+            return [self.origin[i] for i in index]
+        found = []
+        for i, row in zip(index, self.origin.take(pa.array(index, pa.int64())).to_pylist(), strict=True):
             known = {name: row[name] for name in Event._fields if name in row}
             defaults = {"op": "create", "element": "edge" if "dst" in row else "vertex"}
             for name, column in (("time", self.time), ("arrival", self.arrival)):
                 if column is not None:  # timestamps as the integers that they count as
                     known[name] = None if column[i] == NO_TIME else int(column[i])
-            return Event(**(defaults | known))
-        if self.origin is not None:
-            return self.origin[i]
-        return EventBatch.from_arrow(self.take(np.array([i])).to_arrow()).row(0)
+            found.append(Event(**(defaults | known)))
+        return found
+
+    def between(self, begin: int, end: int) -> EventBatch:
+        """The events from `begin` to `end`, without copying where that can be."""
+
+        def cut(column: Any) -> Any:
+            return None if column is None else column[begin:end]
+
+        def keys(column: Keys | None) -> Any:
+            if isinstance(column, IntKeys):
+                return IntKeys(column.values[begin:end], cut(column.valid))
+            return None if column is None else column.take(slice(begin, end))
+
+        values, offsets, origin = self.values, self.value_offsets, self.origin
+        if values is not None and offsets is not None:
+            values = values[offsets[begin] : offsets[end]]
+            offsets = offsets[begin : end + 1] - offsets[begin]
+        return EventBatch(
+            self.op[begin:end], self.element[begin:end], keys(self.src), self.time[begin:end],
+            keys(self.dst), keys(self.key), cut(self.feature), self.names, values, offsets,
+            cut(self.arrival), cut(self.partition), cut(self.offset),
+            origin.slice(begin, end - begin) if isinstance(origin, pa.Table) else cut(origin),
+        )  # fmt: skip
 
     def take(self, index: Array | slice) -> EventBatch:
         """The events at `index` (an array of positions, a mask, or a slice)."""

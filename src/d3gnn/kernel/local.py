@@ -271,7 +271,8 @@ class LocalEngine:
         dead: list[DeadLetter] = []
         if status.any():
             bad = np.flatnonzero(status >= Reason.NULL_ID).tolist()
-            dead = [DeadLetter(batch.row(i), Reason(int(status[i])).text) for i in bad]
+            reasons = (Reason(reason).text for reason in status[bad].tolist())
+            dead = [DeadLetter(*letter) for letter in zip(batch.rows(bad), reasons, strict=True)]
         if not blocks:
             empty = np.zeros(0, np.int64)
             embedding = np.zeros((0, self.model.out_width), np.float32)

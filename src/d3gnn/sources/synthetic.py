@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from d3gnn.events import NO_TIME, Element, EventBatch, GraphSchema, IntKeys, Op
 from d3gnn.types import Array, Bools, Doubles, Floats, Ints
@@ -157,36 +156,11 @@ def rebatch(batches: Iterable[EventBatch], size: int) -> Iterator[EventBatch]:
         whole = batch if rest is None else EventBatch.concat([rest, batch])
         begin = 0
         while len(whole) - begin >= size:
-            yield _between(whole, begin, begin + size)
+            yield whole.between(begin, begin + size)
             begin += size
-        rest = _between(whole, begin, len(whole)) if begin < len(whole) else None
+        rest = whole.between(begin, len(whole)) if begin < len(whole) else None
     if rest is not None:
         yield rest
-
-
-def _between(batch: EventBatch, begin: int, end: int) -> EventBatch:
-    """The events from `begin` to `end`, without copying where that can be."""
-
-    def cut(column: Any) -> Any:
-        return None if column is None else column[begin:end]
-
-    def keys(column: Any) -> Any:
-        if isinstance(column, IntKeys):
-            return IntKeys(column.values[begin:end], cut(column.valid))
-        return None if column is None else column.take(slice(begin, end))
-
-    values, offsets = batch.values, batch.value_offsets
-    if values is not None and offsets is not None:
-        values = values[offsets[begin] : offsets[end]]
-        offsets = offsets[begin : end + 1] - offsets[begin]
-    origin = (
-        batch.origin.slice(begin, end - begin) if isinstance(batch.origin, pa.Table) else cut(batch.origin)
-    )
-    return EventBatch(
-        batch.op[begin:end], batch.element[begin:end], keys(batch.src), batch.time[begin:end],
-        keys(batch.dst), keys(batch.key), cut(batch.feature), batch.names, values, offsets,
-        cut(batch.arrival), cut(batch.partition), cut(batch.offset), origin,
-    )  # fmt: skip
 
 
 class _Rows(NamedTuple):
