@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -27,6 +27,8 @@ _HEADER_WORDS = 512
 _COUNTERS = slice(64, _HEADER_WORDS)
 _FIRST_ROWS = 64
 _MOST_ROWS = 2**31 - 1
+_LARGE = 2**28
+_CHUNK_ROWS = 2**16
 
 
 class StateLost(RuntimeError):
@@ -58,8 +60,20 @@ class GrowableArray:
     def reserve(self, rows: int) -> None:
         """Make room for this many rows in all; growth in proportion keeps appends cheap on the whole."""
         if rows > len(self.data):
-            grown = int(len(self.data) * self._space.growth)
+            grown = int(len(self.data) * self._space.growth(self.data.nbytes))
             self._space._grow(self, min(max(rows, grown, _FIRST_ROWS), max(rows, _MOST_ROWS)))
+
+    def used_rows(self) -> int:
+        """How many rows there are up to the last one that is not zero."""
+        end = len(self.data) if self.row_bytes else 0
+        while end > 0:
+            begin = max(0, end - _CHUNK_ROWS)
+            chunk = self.data[begin:end].reshape(end - begin, -1)
+            written = np.flatnonzero(chunk.any(axis=1))
+            if len(written):
+                return begin + int(written[-1]) + 1
+            end = begin
+        return 0
 
     def clear(self) -> None:
         """Set every row to zero."""
@@ -68,9 +82,6 @@ class GrowableArray:
 
 class Space:
     """The arrays of one operator part, in memory."""
-
-    #: Growth copies; what is set aside and never written costs no memory.
-    growth: ClassVar[float] = 2.0
 
     def __init__(self) -> None:
         self._arrays: dict[str, GrowableArray] = {}
@@ -93,8 +104,8 @@ class Space:
 
     @property
     def nbytes(self) -> int:
-        """Bytes set aside for all arrays."""
-        return sum(array.data.nbytes for array in self._arrays.values())
+        """Bytes of all arrays up to the last row that was written. Looks at every row: for reports."""
+        return sum(array.used_rows() * array.row_bytes for array in self._arrays.values())
 
     def array(self, name: str, dtype: DTypeLike, *row_shape: int) -> GrowableArray:
         """The array of this name, made empty where it is new."""
@@ -103,6 +114,13 @@ class Space:
             array = self._arrays[name] = GrowableArray(self, name, dtype, row_shape)
             self._open(array)
         return array
+
+    def growth(self, nbytes: int) -> float:
+        """By how much to grow an array of this size.
+
+        Growing copies, while memory that is set aside and never written costs nothing: so generously, first.
+        """
+        return 4.0 if nbytes < _LARGE else 1.5
 
     def begin(self) -> None:
         """From here on the arrays are between two versions."""
@@ -138,9 +156,6 @@ class Space:
 class MappedSpace(Space):
     """The arrays of one operator part in memory-mapped files under `folder`."""
 
-    #: Growth moves nothing, and what is set aside is taken from the file system at once.
-    growth = 1.5
-
     def __init__(self, folder: str | Path) -> None:
         self._arrays = {}
         self.folder = Path(folder)
@@ -168,6 +183,10 @@ class MappedSpace(Space):
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def growth(self, nbytes: int) -> float:
+        """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
+        return 1.5
 
     def close(self) -> None:
         """Let go of the files; the views that were handed out stay valid as long as somebody holds them."""
