@@ -37,11 +37,8 @@ class KeyColumn:
         if self.type is None and good.any():
             self._counters[_TYPE] = _INT if isinstance(keys, IntKeys) else _STRING
 
-    def put(self, rows: Array, keys: Keys) -> None:
-        """Write keys at `rows`, each of which is written once."""
-        if not len(rows):
-            return
-        top = int(rows.max()) + 1
+    def put(self, rows: Array, keys: Keys, top: int) -> None:
+        """Write keys at `rows`, all below `top`, each of which is written once."""
         if isinstance(keys, IntKeys):
             self._counters[_TYPE] = _INT
             self._ints.reserve(top)
@@ -122,7 +119,7 @@ class IdTable:
         if made:
             fresh = np.empty(made, np.int64)
             _first_rows(codes, count, fresh)
-            self.keys.put(np.arange(count, count + made), keys.take(fresh))
+            self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
             self._counters[_COUNT] = count + made
         if keys.valid is not None:
             codes[~keys.valid] = -1

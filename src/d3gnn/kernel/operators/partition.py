@@ -39,7 +39,7 @@ from d3gnn.kernel.partitioners.base import (
     REPLICA_SLOT,
     VERTEX_FIELDS,
 )
-from d3gnn.types import Array, Floats, Ints, Ints32, Small
+from d3gnn.types import Array, Floats, Hashes, Ints, Ints32, Small
 
 _EMPTY32 = np.zeros(0, np.int32)
 _EMPTY64 = np.zeros(0, np.int64)
@@ -284,13 +284,12 @@ class Partition:
         blocks: list[Block] = []
         columns: tuple[Array, ...]
         if n := counts[d.N_VERTEX]:
-            self._vertex_blocks(blocks, np.arange(first_vertex, first_vertex + n), lists, time, arrival)
+            self._vertex_blocks(blocks, first_vertex, n, lists, time, arrival)
         if n := counts[d.N_REPLICA]:
-            vertex, replica = lists[d.REPLICA_VERTEX, :n], replicas[first_replica : first_replica + n]
-            part = np.where(_alive_masters(vertex, graph.live, vertices) >= 0, replica[:, REPLICA_PART], -1)
-            master = vertices[vertex]
-            columns = (replica[:, REPLICA_SLOT], master[:, MASTER_PART], master[:, MASTER_ROW])
-            self._group(blocks, Kind.REPLICAS, part, columns, graph.parts[NEXT_SLOT])
+            ends, slot, part, row = _gather_replicas(
+                first_replica, n, self.parts, lists, graph.live, vertices, replicas
+            )
+            self._send(blocks, Kind.REPLICAS, ends, (slot, part, row), graph.parts[NEXT_SLOT])
         if n := counts[d.N_SOURCE]:
             vertex, replica = lists[d.SOURCE_VERTEX, :n], replicas[lists[d.SOURCE_REPLICA, :n]]
             columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
@@ -320,22 +319,20 @@ class Partition:
         return blocks
 
     def _vertex_blocks(
-        self, blocks: list[Block], vertex: Ints, lists: Ints32, time: Ints, arrival: Ints
+        self, blocks: list[Block], first: int, n: int, lists: Ints32, time: Ints, arrival: Ints
     ) -> None:
         graph = self._graph()
-        vertices = graph.placement.vertex
-        event, code = lists[d.VERTEX_EVENT, : len(vertex)], vertices[vertex, CODE]
-        row, slot = vertices[vertex, MASTER_ROW], _own_slots(vertex, vertices, graph.placement.replica)
-        order, ends = _by_part(_alive_masters(vertex, graph.live, vertices), self.parts)
-        columns = (row, slot, graph.hashes[code], time[event], arrival[event])
+        vertices, replicas = graph.placement.vertex, graph.placement.replica
+        ends, code, row, slot, seed, when, came = _gather_vertices(
+            first, n, self.parts, lists, graph.live, vertices, replicas, graph.hashes, time, arrival
+        )
         begin = 0
         for target, end in enumerate(ends.tolist()):
             if end > begin:
-                mine = order[begin:end]
-                key, blob = key_columns(self.ids.keys.take(code[mine]))
-                picked = (*(c[mine] for c in columns), key)
+                key, blob = key_columns(self.ids.keys.take(code[begin:end]))
+                columns = (*(c[begin:end] for c in (row, slot, seed, when, came)), key)
                 extent = int(graph.parts[NEXT_ROW, target])
-                blocks.append(Block(Kind.VERTICES, 0, target, picked, extent, blob=blob))
+                blocks.append(Block(Kind.VERTICES, 0, target, columns, extent, blob=blob))
             begin = end
 
     def _drop_blocks(
@@ -494,14 +491,43 @@ def _gather_adds(
 
 
 @compiled
-def _own_slots(vertex: Ints, vertices: Ints32, replica: Ints32) -> Ints32:
-    slots = np.empty(len(vertex), np.int32)
-    for i in range(len(vertex)):
-        at = vertices[vertex[i], FIRST_REPLICA] - 1
-        while replica[at, REPLICA_PART] != vertices[vertex[i], MASTER_PART]:
-            at = replica[at, NEXT_REPLICA] - 1
-        slots[i] = replica[at, REPLICA_SLOT]
-    return slots
+def _gather_vertices(
+    first: int, n: int, parts: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
+    hashes: Hashes, time: Ints, arrival: Ints,
+) -> tuple[Ints, Ints32, Ints32, Ints32, Hashes, Ints, Ints]:  # fmt: skip
+    """New vertices by their master's part: where each part ends, codes, then the columns."""
+    order, ends = _by_part(_alive_masters(np.arange(first, first + n), live, vertices), parts)
+    m = len(order)
+    code, row, slot = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
+    seed, when, came = np.empty(m, np.uint64), np.empty(m, np.int64), np.empty(m, np.int64)
+    for i in range(m):
+        v, event = first + order[i], lists[d.VERTEX_EVENT, order[i]]
+        code[i], row[i] = vertices[v, CODE], vertices[v, MASTER_ROW]
+        at = vertices[v, FIRST_REPLICA] - 1
+        while replicas[at, REPLICA_PART] != vertices[v, MASTER_PART]:
+            at = replicas[at, NEXT_REPLICA] - 1
+        slot[i], seed[i] = replicas[at, REPLICA_SLOT], hashes[vertices[v, CODE]]
+        when[i], came[i] = time[event], arrival[event]
+    return ends, code, row, slot, seed, when, came
+
+
+@compiled
+def _gather_replicas(
+    first: int, n: int, parts: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32
+) -> tuple[Ints, Ints32, Ints32, Ints32]:
+    """New replicas of vertices that are there, by part: where each part ends, then the columns."""
+    part = _alive_masters(lists[d.REPLICA_VERTEX, :n], live, vertices)
+    for i in range(n):
+        if part[i] >= 0:
+            part[i] = replicas[first + i, REPLICA_PART]
+    order, ends = _by_part(part, parts)
+    m = len(order)
+    slot, master, row = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
+    for i in range(m):
+        v = lists[d.REPLICA_VERTEX, order[i]]
+        slot[i] = replicas[first + order[i], REPLICA_SLOT]
+        master[i], row[i] = vertices[v, MASTER_PART], vertices[v, MASTER_ROW]
+    return ends, slot, master, row
 
 
 @compiled

@@ -82,7 +82,7 @@ class Vertex(Operator[m.VertexState]):
             if self.layer is None:
                 rows.seed[row] = seed
             if self.following is None:
-                state.keys.put(row, block_keys(vertices))
+                state.keys.put(row, block_keys(vertices), vertices.extent)
         if drops:
             gone, rows = drops.columns[0], state.rows
             first_partial, partials, _ = state.partials
