@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 
 from d3gnn import GraphSchema, LocalEngine, events
+from d3gnn.events import Event
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.reference import relative_error
 from d3gnn.nn import GraphSAGE
@@ -68,3 +69,49 @@ def test_equals_the_oracle_on_longer_streams(edges: events.EdgeMode, parts: int,
     after.oracle, after.table = witness.oracle, witness.table
     for batch in random_batches(schema, seed=6, n_batches=5, batch_size=60, n_vertices=40):
         after.apply(batch)
+
+
+def test_an_id_that_only_a_later_column_makes_known_can_be_deleted_in_its_batch() -> None:
+    witness = Witness(LocalEngine(GraphSAGE([IN_WIDTH, 2], seed=1)))
+    witness.apply([events.edge(1, 0, time=0), events.delete_vertex(0, time=0)])
+    assert witness.engine.ids().to_list() == [1]
+
+
+def test_events_of_a_batch_apply_in_order_of_time_not_of_rows() -> None:
+    witness = Witness(LocalEngine(GraphSAGE([IN_WIDTH, 2], seed=1)))
+    updates = witness.apply([events.delete_edge(0, 0, time=0), events.edge(0, 0, time=-1)])
+    assert updates.status.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_an_undirected_loop_is_one_edge_when_it_comes_and_when_it_goes(parts: int) -> None:
+    schema = GraphSchema(directed=False)
+    witness = Witness(LocalEngine(GraphSAGE([IN_WIDTH, 4, 2], "sum", seed=1), parts, schema=schema))
+    witness.apply([events.edge(0, 0, time=0), events.edge(0, 1, time=0), events.edge(1, 1, time=0)])
+    witness.apply([events.delete_edge(0, 0, time=1)])
+    witness.apply([events.edge(2, 2, time=2), events.delete_edge(1, 0, time=2)])
+    witness.apply([events.delete_vertex(1, time=3), events.edge(0, 0, time=3)])
+
+
+def test_the_edge_table_starts_afresh_after_a_refresh() -> None:
+    witness = Witness(LocalEngine(GraphSAGE([IN_WIDTH, 2], seed=1), schema=GraphSchema(edges="multi")))
+    witness.apply([events.edge(0, 1, time=0), events.edge(0, 1, time=1), events.edge(1, 2, time=1)])
+    witness.refresh()
+    witness.apply([events.delete_edge(0, 1, time=2), events.edge(2, 0, time=2), events.edge(3, 1, time=2)])
+
+
+def test_a_batch_of_many_dead_letters_names_each() -> None:
+    engine = LocalEngine(GraphSAGE([IN_WIDTH, 2], seed=1))
+    updates = engine.apply(events.EventBatch.edges([1, 2, 3], [4, 5, 6], op=events.Op.DELETE))
+    assert [letter.event.src for letter in updates.dead_letters] == [1, 2, 3]
+    assert {letter.reason for letter in updates.dead_letters} == {"the edge does not exist"}
+
+
+def test_causes_travel_with_the_cascade() -> None:
+    engine = LocalEngine(GraphSAGE([IN_WIDTH, 4, 2], seed=1), parts=2)
+    engine.apply([events.edge(1, 2, time=10), events.edge(2, 3, time=20)], clock=100)
+    late = Event("create", "edge", 0, 1, time=15, arrival=40)
+    both = engine.apply([late, events.feature(9, [0.0] * IN_WIDTH, time=30)], clock=200)
+    causes = {update.id: (update.time, update.arrival) for update in both}
+    # 1 gets a new neighbour, 2 sees 1 change; 9 is new; 3 is out of reach.
+    assert causes == {0: (15, 40), 1: (15, 40), 2: (15, 40), 9: (30, 200)}

@@ -50,7 +50,10 @@ class EdgeState:
             for array in (self.values, self.sums, self.count, self.master):
                 array.reserve(slots)
         self.adjacency.reserve(slots, edges)
-        # Another process may have made the room.
+        self.follow()
+
+    def follow(self) -> None:
+        """Be as large as the arrays are, which another process may have grown."""
         if len(self.touched) <= len(self.master.data):
             self.touched = make_touched(len(self.master.data))
 
@@ -69,6 +72,7 @@ class Edge(Operator[EdgeState]):
 
     def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
         state = self.state(part)
+        state.follow()
         blocks = list(blocks)
         found = by_kind(blocks)
         out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == Kind.ROOTS]

@@ -77,12 +77,16 @@ class VertexState:
     @property
     def rows(self) -> Rows:
         """Views of what there is by row."""
+        self.follow()
+        return self._views
+
+    def follow(self) -> None:
+        """Take the views again, and be as large, if an array has moved; another process may have grown it."""
         if self._generation != self.space.generation:
             self._views = Rows(*(array.data for array in self._rows))
             if len(self.touched) <= len(self._views.slot):
                 self.touched = make_touched(len(self._views.slot))
             self._generation = self.space.generation
-        return self._views
 
     @property
     def links(self) -> tuple[Ints32, Ints32]:

@@ -48,6 +48,7 @@ class Vertex(Operator[m.VertexState]):
 
     def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
         state = self.state(part)
+        state.follow()
         blocks = list(blocks)
         found = by_kind(blocks)
         self._take_topology(state, found)
