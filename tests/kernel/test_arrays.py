@@ -99,9 +99,11 @@ def test_generation_goes_up_when_an_array_moves_and_only_then(space: Space) -> N
 
 
 def test_same_name_is_the_same_array(space: Space) -> None:
-    assert space.array("a", np.int8) is space.array("a", np.int8)
-    space.array("a", np.int8).reserve(100)
-    assert space.nbytes == len(space.array("a", np.int8).data)
+    array = space.array("a", np.int16)
+    assert space.array("a", np.int16) is array
+    array.reserve(100)
+    array.data[9] = 1
+    assert space.nbytes == 10 * 2, "bytes up to the last row that was written"
 
 
 def test_zero_width_arrays_have_rows_and_no_bytes(space: Space) -> None:

@@ -137,6 +137,21 @@ def test_copies_survive_a_rebuild_and_go_newest_first() -> None:
     run(partition, stream)
 
 
+def test_a_rebuild_finds_the_newest_copy_wherever_its_record_is() -> None:
+    """The newest copy has taken the record of an edge before all others."""
+    partition = Partition(GraphSchema(edges="multi", features={"x": 1}), 1)
+    run(
+        partition,
+        [
+            [edge(8, 9), edge(1, 2), edge(1, 2)],
+            [delete_edge(8, 9, time=1)],
+            [edge(1, 2, time=2)],
+            [edge(i, i + 1, time=3) for i in range(10, 300)],
+            *([delete_edge(1, 2, time=4)] for _ in range(4)),
+        ],
+    )
+
+
 def test_a_rebuild_in_the_batch_after_a_delete_keeps_the_living_copies() -> None:
     partition = Partition(GraphSchema(edges="multi", features={"x": 1}), 1)
     run(

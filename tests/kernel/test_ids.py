@@ -116,6 +116,6 @@ def test_a_key_column_gives_back_what_was_put(keys: list[str]) -> None:
     half = len(keys) // 2
     stored = keys_of(keys)
     for some in (np.arange(half), np.arange(half, len(keys))):
-        column.put(rows[some], stored.take(some))
+        column.put(rows[some], stored.take(some), len(keys))
     assert column.take(rows).to_list() == keys
     assert column.take(rows[:0]).to_list() == []
