@@ -303,9 +303,6 @@ def test_no_room_is_told_with_size_and_folder(tmp_path: Path) -> None:
     space.close()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the header's file stays open until `close` is called, and nobody calls it"
-)
 def test_a_space_that_nobody_holds_holds_no_file(tmp_path: Path) -> None:
     def open_files() -> int:
         gc.collect()

@@ -92,7 +92,6 @@ def test_what_was_undone_is_left_out() -> None:
     assert sorted(kinds) == ["EDGE"] * 2 + ["FEATURE"] + ["LABEL"] + ["VERTEX"] * 3
 
 
-@pytest.mark.xfail(strict=True, reason="a feature set by its name and by default counts as two")
 def test_a_feature_named_and_the_default_one_are_the_same() -> None:
     entry = compacted(PLAIN, [[feature(1, [1.0]), feature(1, [2.0], time=1, name="x")]])
     assert len(entry) == 2  # the vertex and its feature
@@ -166,7 +165,6 @@ FOREIGN: list[tuple[GraphSchema, list[list[Event]], Event]] = [
 ]
 
 
-@pytest.mark.xfail(strict=True, reason="a refresh forgets the type of ids and keys that are no longer there")
 @pytest.mark.parametrize(("schema", "stream", "foreign"), FOREIGN)
 def test_ids_of_the_wrong_type_stay_wrong_after_a_refresh(
     schema: GraphSchema, stream: list[list[Event]], foreign: Event

@@ -132,10 +132,10 @@ def test_workers_take_turns_over_the_same_files(tmp_path: Path) -> None:
 
 def renew(engine: LocalEngine) -> None:
     """All operators anew, as after a restart of every process."""
-    for space in engine._opened.values():
+    for key, space in engine._opened.items():
         assert isinstance(space, MappedSpace)
         space.close()
-    engine._opened.clear()
+        engine._opened[key] = MappedSpace(space.folder)
     operators: list[Operator[Any]] = [*engine.vertices, *engine.edges]
     for operator in operators:
         operator.forget()
@@ -157,7 +157,6 @@ def test_operators_made_anew_go_on_exactly(tmp_path: Path) -> None:
         assert (renewed.embeddings() == steady.embeddings()).all()
 
 
-@pytest.mark.xfail(strict=True, reason="only what was opened already is reset: old edges and partials stay")
 def test_loading_over_arrays_that_were_used_before(tmp_path: Path) -> None:
     engine = LocalEngine(GraphSAGE([3, 4, 2], "sum", seed=1), 2, folder=tmp_path / "arrays")
     engine.apply([edge(i, (i * 7 + 3) % 20, time=i) for i in range(20)])
@@ -169,7 +168,6 @@ def test_loading_over_arrays_that_were_used_before(tmp_path: Path) -> None:
     np.testing.assert_allclose(loaded.embeddings(ids), expected, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="a new engine takes old arrays for its own, without their log")
 def test_an_engine_over_arrays_that_were_used_before_begins_anew_or_refuses(tmp_path: Path) -> None:
     model = GraphSAGE([3, 4, 2], seed=1)
     LocalEngine(model, 2, folder=tmp_path).apply([edge(1, 2), edge(2, 3)])
@@ -182,7 +180,6 @@ def test_an_engine_over_arrays_that_were_used_before_begins_anew_or_refuses(tmp_
     assert engine.ids().to_list() == before
 
 
-@pytest.mark.xfail(strict=True, raises=IndexError, reason="LEAVES names a slot that nothing made room for")
 def test_a_replica_that_comes_and_leaves_within_a_batch() -> None:
     """Its slot was never announced, and may lie beyond all that the part has room for."""
     for others in range(100, 135):
@@ -360,7 +357,6 @@ def test_blocks_go_where_they_say_and_from_whom_they_say() -> None:
                 assert len(set(keys)) == len(keys), "a receiver could not tell their order"
 
 
-@pytest.mark.xfail(strict=True, reason="Edge sends the roots of all pieces of a block under the same number")
 def test_the_order_in_which_blocks_arrive_leaves_no_trace() -> None:
     """The same to the last bit, and in the same order: a retried task gives what the first one gave."""
     schema = GraphSchema(features={"x": 3})

@@ -25,6 +25,7 @@ OTHER, EDGE = range(2)
 
 _SMALLEST_ROOM = 4
 _SQUEEZE_FROM = 4096
+_MOST = 2**31 - 1
 
 
 class Side(NamedTuple):
@@ -80,7 +81,12 @@ class Adjacency:
         wanted = _rooms_wanted(src, dst, self._segments[0].data, self._segments[1].data)
         for k, pool in enumerate(self._pools):
             if int(self._counters[k]) + wanted[k] > len(pool.data):
-                pool.reserve(self._squeeze(k, wanted[k]) + wanted[k])
+                needed = self._squeeze(k, wanted[k]) + wanted[k]
+                if needed > _MOST:
+                    raise OverflowError(
+                        f"a part cannot hold so many edges ({len(slots):,} more): use more parts"
+                    )
+                pool.reserve(needed)
         _insert_both(slots, src, dst, self._edges.data, *self.out, *self.into, self._counters)
 
     def remove(

@@ -11,8 +11,11 @@ import errno
 import fcntl
 import mmap
 import os
+import resource
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,13 @@ _FIRST_ROWS = 64
 _MOST_ROWS = 2**31 - 1
 _LARGE = 2**28
 _CHUNK_ROWS = 2**16
+
+
+@cache
+def _allow_many_files() -> None:
+    """A mapped array holds a file descriptor, and there are a dozen arrays for every operator part."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 class StateLost(RuntimeError):
@@ -160,7 +170,9 @@ class MappedSpace(Space):
         self._arrays = {}
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
+        _allow_many_files()
         self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
+        self._release = weakref.finalize(self, os.close, self._file)
         with self.locked():
             fresh = os.fstat(self._file).st_size == 0
             if fresh:
@@ -184,6 +196,13 @@ class MappedSpace(Space):
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
+    def reset(self) -> None:
+        """Forget everything, also what this process has not opened."""
+        super().reset()
+        for path in self.folder.glob("*.array"):
+            if path.stem not in self._arrays:
+                path.unlink()
+
     def growth(self, nbytes: int) -> float:
         """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
         return 1.5
@@ -191,7 +210,7 @@ class MappedSpace(Space):
     def close(self) -> None:
         """Let go of the files; the views that were handed out stay valid as long as somebody holds them."""
         self._arrays.clear()
-        os.close(self._file)
+        self._release()
 
     def _follow(self) -> None:
         if self.generation != self._header[2]:

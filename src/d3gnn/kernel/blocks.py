@@ -158,14 +158,14 @@ def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
     if block.blob is not None:
         per_row += block.columns[-1]
     ends = np.cumsum(per_row)
+    text = None if block.blob is None else np.concatenate([[0], np.cumsum(block.columns[-1])])
     begin = 0
     sequence = block.sequence
     while begin < rows:
         before = int(ends[begin - 1]) if begin else 0
         end = max(begin + 1, int(np.searchsorted(ends, before + limit - 4096, side="right")))
         blob = None
-        if block.blob is not None:
-            text = np.concatenate([[0], np.cumsum(block.columns[-1])])
+        if block.blob is not None and text is not None:
             blob = block.blob[text[begin] : text[end]]
         yield replace(
             block,

@@ -1,8 +1,17 @@
-"""Compile a function to machine code: loops over edges are written as loops."""
+"""Compile functions to machine code: loops over edges are written as loops.
+
+What is compiled is kept on disk for the next process, in a folder named after a hash of the kernel's sources:
+numba itself looks only at the file of a function, not at those of the functions that it calls.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import tempfile
 from collections.abc import Callable
+from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
@@ -11,8 +20,8 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def compiled(function: F) -> F:
-    """`function`, compiled at its first call and kept on disk for the next process."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    """`function`, compiled at its first call."""
+    return _compile(function)
 
 
 def lean(function: F) -> F:
@@ -21,5 +30,32 @@ def lean(function: F) -> F:
     Counting references to every array of every tuple costs more than the work itself where small functions
     that take such tuples are called once per event.
     """
-    options: dict[str, Any] = {"_nrt": False}  # not among the documented options
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+    return _compile(function, _nrt=False)  # not among the documented options
+
+
+def _compile(function: F, **options: Any) -> F:
+    theirs = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = _folder()
+    try:
+        return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
+    finally:
+        numba.config.CACHE_DIR = theirs
+
+
+@cache
+def _folder() -> str:
+    package = Path(__file__).parent
+    digest = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(package.rglob("*.py")):
+        digest.update(path.read_bytes())
+    name = f"numba-{digest.hexdigest()[:16]}"
+    asked = os.environ.get("NUMBA_CACHE_DIR")
+    places = [Path(asked)] if asked else [package / "__pycache__", Path.home() / ".cache" / "d3gnn"]
+    for place in places:
+        try:
+            (place / name).mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(place / name, os.W_OK):
+            return str(place / name)
+    return str(Path(tempfile.gettempdir()) / f"d3gnn-{os.getuid()}" / name)

@@ -137,6 +137,8 @@ def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
         parts[NEXT_EDGE, part] += 1
     for f in range(records.value_known.shape[1]):
         records.value_known[r, f] = 0
+    for k in range(records.value.shape[1]):
+        records.value[r, k] = 0.0
     return r  # type: ignore[no-any-return]
 
 

@@ -95,7 +95,8 @@ class LocalEngine:
     partitioner:
         `hdrf`, `random`, or one with settings of its own (`HDRF(balance=1.0)`).
     folder:
-        Keep the arrays in memory-mapped files under this folder instead of in memory.
+        Keep the arrays in memory-mapped files under this folder instead of in memory. What is there is lost:
+        `save` and `load` keep an engine.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -196,6 +197,7 @@ class LocalEngine:
             "schema": self.schema.to_dict(),
             "batch": self.batch,
             "clock": self._clock,
+            "types": self.partition.types,
         }
         (folder / "engine.json").write_text(json.dumps(settings, indent=2) + "\n")
 
@@ -219,6 +221,7 @@ class LocalEngine:
             arrays,
         )
         engine.batch, engine._clock = settings["batch"], settings["clock"]
+        engine.partition.types = settings["types"]
         if (folder / "graph.parquet").exists():
             table = pq.read_table(folder / "graph.parquet")
             part = np.asarray(table["part"]).astype(np.int32)
@@ -234,9 +237,11 @@ class LocalEngine:
 
     def _rebuild(self, entry: LogEntry | None) -> Updates:
         self.epoch += 1
+        types = self.partition.types
         self._begin()
         for space in self._opened.values():
             space.reset()
+        self.partition.types = types
         if entry is None:
             nothing = EventBatch.edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
             return self._run(nothing, self.partition.process(nothing, self._clock))
@@ -293,6 +298,11 @@ class LocalEngine:
         space = self._opened.get((operator, part))
         if space is None:
             where = self.folder
-            space = Space() if where is None else MappedSpace(Path(where) / operator / str(part))
+            if where is None:
+                space = Space()
+            else:
+                space = MappedSpace(Path(where) / operator / str(part))
+                space.reset()  # the log is this engine's own: what another one left behind is of no use
+                space.commit(0, 0)
             self._opened[operator, part] = space
         return space

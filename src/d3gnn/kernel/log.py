@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from d3gnn.events import Element, EventBatch, GraphSchema, Keys, Op
+from d3gnn.events import Element, EventBatch, GraphSchema, Keys, Op, feature_index
 from d3gnn.kernel.operators import decide as d
 from d3gnn.kernel.operators.partition import LogEntry, Partition, kept_adds
 from d3gnn.kernel.partitioners.base import CODE, MASTER_PART
-from d3gnn.types import Array, Ints32
+from d3gnn.types import Array
 
 _COALESCE = 256
 
@@ -62,10 +62,11 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
     events = whole.events
     result = partition.process(events, 0, replay=whole.part)
     made, graph = result.decisions, partition._graph()
+    feature = feature_index(events, schema)
     pieces = [
         _vertices(events, made, graph, partition),
-        _edges(whole, made, graph),
-        _features(events, made, graph),
+        _edges(whole, made, graph, feature),
+        _features(events, made, graph, feature),
         _labels(events, graph, partition),
     ]
     pieces = [piece for piece in pieces if len(piece)]
@@ -93,7 +94,7 @@ def _vertices(events: EventBatch, made: d.Decisions, graph: d.Graph, partition: 
     return LogEntry(_bare(events, src, at, Element.VERTEX, Op.CREATE), known[:, MASTER_PART])
 
 
-def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
+def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph, feature: Array) -> LogEntry:
     """Edges in the order they were made, each followed by its features: a copy's are then the newest's."""
     events = whole.events
     adds = kept_adds(made.counts, made.lists, graph.live, graph.placement.vertex)
@@ -111,7 +112,7 @@ def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
     # A record may have served several edges: only what came after the last one was made is this edge's.
     mine = (owner >= 0) & (event >= at[np.maximum(owner, 0)])
     owner, event = owner[mine], event[mine]
-    last = _last_of_each(owner, _features_of(events, event))
+    last = _last_of_each(owner, feature[event])
     owner, event = owner[last], event[last]
     feature_events = events.take(event)
     element = np.full(len(event), Element.EDGE_FEATURE, np.int8)
@@ -122,12 +123,12 @@ def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph) -> LogEntry:
     return LogEntry(both.events.take(order), both.part[order])
 
 
-def _features(events: EventBatch, made: d.Decisions, graph: d.Graph) -> LogEntry:
+def _features(events: EventBatch, made: d.Decisions, graph: d.Graph, feature: Array) -> LogEntry:
     n = made.counts[d.N_FEATURE]
     vertex, event = made.lists[d.FEATURE_VERTEX, :n], made.lists[d.FEATURE_EVENT, :n]
     alive = _is_live(vertex, graph)
     vertex, event = vertex[alive], event[alive]
-    event = event[_last_of_each(vertex, _features_of(events, event))]
+    event = event[_last_of_each(vertex, feature[event])]
     kept = events.take(event)
     op = np.where(kept.op == Op.DELETE, Op.DELETE, Op.CREATE).astype(np.int8)
     element = np.full(len(event), Element.FEATURE, np.int8)
@@ -160,10 +161,6 @@ def _labels(events: EventBatch, graph: d.Graph, partition: Partition) -> LogEntr
 def _is_live(vertex: Array, graph: d.Graph) -> Array:
     is_live: Array = graph.live[graph.placement.vertex[vertex, CODE]] - 1 == vertex
     return is_live
-
-
-def _features_of(events: EventBatch, at: Ints32) -> Array:
-    return np.zeros(len(at), np.int8) if events.feature is None else events.feature[at]
 
 
 def _last_of_each(owner: Array, feature: Array) -> Array:

@@ -53,6 +53,10 @@ class SAGE(Layer):
         self._prepared = None  # the weights are about to change
         return super().train(mode)
 
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._prepared = None  # there are other weights now
+        super()._load_from_state_dict(*args, **kwargs)
+
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         """W_l and W_r, transposed, and b. Looking them up in modules takes longer than a small product."""
         return self._prepared or (self.lin_l.weight.T, self.lin_r.weight.T, self.lin_l.bias)

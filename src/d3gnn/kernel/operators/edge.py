@@ -154,7 +154,8 @@ class Edge(Operator[EdgeState]):
 
     def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
         slot, time, arrival, value = block.columns
-        return Block(Kind.ROOTS, part, part, (state.master.data[slot, 1], time, arrival, value))
+        columns = (state.master.data[slot, 1], time, arrival, value)
+        return Block(Kind.ROOTS, part, part, columns, sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         touched = state.touched

@@ -180,9 +180,21 @@ class Partition:
         codes = np.flatnonzero(graph.label_state[: len(self.ids)] == 2)
         return self.ids.keys.take(codes), graph.label[codes]
 
+    @property
+    def types(self) -> tuple[int, int]:
+        """The types of ids and of edge keys, which stay fixed even when no id or key is left."""
+        counters = self.space.counters
+        return int(counters[_IDS + 2]), int(counters[_KEY_TYPE])
+
+    @types.setter
+    def types(self, types: tuple[int, int]) -> None:
+        self.space.counters[_IDS + 2], self.space.counters[_KEY_TYPE] = types
+
     def reset(self) -> None:
-        """Forget the graph, for a refresh."""
+        """Forget the graph, for a refresh, but not the types of ids and edge keys."""
+        types = self.types
         self.space.reset()
+        self.types = types
 
     # ------------------------------------------------------------------ into codes
 
@@ -295,7 +307,8 @@ class Partition:
             columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
             self._group(blocks, Kind.SOURCES, _alive_masters(vertex, graph.live, vertices), columns)
         if n := counts[d.N_DROP]:
-            self._drop_blocks(blocks, lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n], time, arrival)
+            vertex, event = lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n]
+            self._drop_blocks(blocks, vertex, event, time, arrival, first_replica)
         if n := counts[d.N_REMOVE]:
             part, event = lists[d.REMOVE_PART, :n], lists[d.REMOVE_EVENT, :n]
             columns = (lists[d.REMOVE_SLOT, :n], time[event], arrival[event])
@@ -336,15 +349,16 @@ class Partition:
             begin = end
 
     def _drop_blocks(
-        self, blocks: list[Block], vertex: Ints32, event: Ints32, time: Ints, arrival: Ints
-    ) -> None:
+        self, blocks: list[Block], vertex: Ints32, event: Ints32, time: Ints, arrival: Ints,
+        first_replica: int,
+    ) -> None:  # fmt: skip
         graph = self._graph()
         master = graph.placement.vertex[vertex]
         # A vertex that was deleted and made again in one batch has no tombstone: one row per id.
         tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
         columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
         self._group(blocks, Kind.DROPS, master[:, MASTER_PART], columns)
-        which, replica = _replicas_of(vertex, graph.placement.vertex, graph.placement.replica)
+        which, replica = _replicas_of(vertex, graph.placement.vertex, graph.placement.replica, first_replica)
         left, event = graph.placement.replica[replica], event[which]
         columns = (left[:, REPLICA_SLOT], time[event], arrival[event])
         self._group(blocks, Kind.LEAVES, left[:, REPLICA_PART], columns)
@@ -531,21 +545,22 @@ def _gather_replicas(
 
 
 @compiled
-def _replicas_of(vertex: Ints32, vertices: Ints32, replicas: Ints32) -> tuple[Ints, Ints]:
-    """Every replica of the vertices: whose, and which."""
+def _replicas_of(vertex: Ints32, vertices: Ints32, replicas: Ints32, below: int) -> tuple[Ints, Ints]:
+    """Every replica of the vertices that was there before the batch: whose, and which."""
     count = 0
     for v in vertex:
         at = vertices[v, FIRST_REPLICA] - 1
         while at >= 0:
-            count += 1
+            count += 1 if at < below else 0
             at = replicas[at, NEXT_REPLICA] - 1
     which, replica = np.empty(count, np.int64), np.empty(count, np.int64)
     count = 0
     for i in range(len(vertex)):
         at = vertices[vertex[i], FIRST_REPLICA] - 1
         while at >= 0:
-            which[count], replica[count] = i, at
-            count += 1
+            if at < below:
+                which[count], replica[count] = i, at
+                count += 1
             at = replicas[at, NEXT_REPLICA] - 1
     return which, replica
 
