@@ -34,12 +34,12 @@ def lean(function: F) -> F:
 
 
 def _compile(function: F, **options: Any) -> F:
-    theirs = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = _folder()
+    config: Any = numba.config
+    theirs, config.CACHE_DIR = config.CACHE_DIR, _folder()
     try:
         return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function))
     finally:
-        numba.config.CACHE_DIR = theirs
+        config.CACHE_DIR = theirs
 
 
 @cache

@@ -255,8 +255,7 @@ class LocalEngine:
         with torch.inference_mode():
             for operator, microseconds, bytes_in in self._chain:
                 begun = time.perf_counter()
-                for block in blocks:
-                    metrics[bytes_in] += block.nbytes
+                metrics[bytes_in] += sum([block.nbytes for block in blocks])
                 blocks = self._step(operator, blocks)
                 metrics[microseconds] += int((time.perf_counter() - begun) * 1e6)
         self.batch += 1
