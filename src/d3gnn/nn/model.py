@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -50,6 +51,14 @@ class GNN(nn.Module):
     def config(self) -> dict[str, Any]:
         """What makes the same model again, weights aside."""
         return {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
+
+    @property
+    def digest(self) -> str:
+        """Tells models apart: a hash of the layers and their weights."""
+        hasher = hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode())
+        for name, tensor in sorted(self.state_dict().items()):
+            hasher.update(name.encode() + tensor.detach().contiguous().numpy().tobytes())
+        return hasher.hexdigest()[:16]
 
     def save(self, path: str | Path) -> None:
         """Write the model as one safetensors file: weights, and how to build it as JSON in its metadata."""

@@ -1,0 +1,116 @@
+"""StreamingGNN: the whole dataflow, top to bottom."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from d3gnn.events import GraphSchema
+from d3gnn.kernel import partitioners
+from d3gnn.nn.model import GNN
+from d3gnn.spark.control import command
+from d3gnn.spark.host import run_operator, run_output, run_partition, with_commands
+from d3gnn.spark.models import put_model
+from d3gnn.spark.rows import OUTPUT
+from d3gnn.spark.runtime import Plan
+from d3gnn.spark.store import Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class StreamingGNN:
+    """Streaming events in, a streaming DataFrame of fresh, exact embeddings out.
+
+    model:
+        A `d3gnn.nn.GNN`. Another one than at the last start makes everything anew, from the log.
+    name:
+        Of the pipeline; its arrays on the host lie under this name.
+    store:
+        Folder, on any file system pyarrow reaches, of the graph log: the one thing that must not be lost.
+    parts:
+        Logical parts; fixed for a store. How many tasks carry them may change at every start.
+    partitioner:
+        `hdrf`, `random`, or one with settings of its own.
+    schema:
+        Kind of edges, and features; see `d3gnn.GraphSchema`.
+    arrays:
+        Folder for the arrays on the host, in memory-backed files where there are such unless given.
+    on_dead_letter:
+        `keep` bad events, with their reasons, in the store's `dead_letters`, or `stop` at the first.
+    """
+
+    def __init__(
+        self,
+        model: GNN,
+        *,
+        name: str,
+        store: str | Path,
+        parts: int = 2,
+        partitioner: str | partitioners.Partitioner = "hdrf",
+        schema: GraphSchema | None = None,
+        arrays: str | Path | None = None,
+        on_dead_letter: str = "keep",
+    ) -> None:
+        if on_dead_letter not in ("keep", "stop"):
+            raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
+        if parts < 1:
+            raise ValueError(f"parts={parts}: at least 1, please")
+        self.model, self.name, self.store, self.parts = model, name, str(store), parts
+        self.partitioner = partitioners.partitioner(partitioner)
+        self.schema = (schema or GraphSchema()).for_model(model.in_width)
+        self.arrays = default_arrays(name, self.store) if arrays is None else str(arrays)
+        self.on_dead_letter = on_dead_letter
+
+    def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
+        """The embeddings that the events change, batch by batch. Lazy; compose it with any source and sink."""
+        plan = self.plan(dict(events.dtypes))
+        tasks = tasks or self.parts
+
+        parcels = run_partition(plan, with_commands(plan, events))
+        parcels = run_operator(plan, "vertex-0", 1, tasks, parcels)
+        for layer in range(1, plan.layers):
+            parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
+            parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
+        parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
+        rows = f"id {dict(events.dtypes)['src']}, {OUTPUT}"
+        return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, rows)
+
+    def refresh(self) -> None:
+        """Ask the running query to make everything anew from the log, in its next batch."""
+        command(Path(self.store) / "control", "refresh")
+
+    def plan(self, types: dict[str, str]) -> Plan:
+        """What the workers are told, for events whose columns have these Spark types; settles the store."""
+        store = Store(self.store)
+        store.fix(
+            {
+                "parts": self.parts,
+                "partitioner": {"name": self.partitioner.name, **asdict(self.partitioner)},
+                "schema": self.schema.to_dict(),
+                "ids": "string" if types.get("src") == "string" else "int",
+                "keys": "string" if types.get("key") == "string" else "int",
+            }
+        )
+        path, version = put_model(store, self.model)
+        return Plan(
+            name=self.name,
+            store=self.store,
+            arrays=self.arrays,
+            parts=self.parts,
+            partitioner=self.partitioner,
+            schema=self.schema,
+            model=path,
+            model_version=version,
+            layers=len(self.model.layers),
+            stop_on_dead_letter=self.on_dead_letter == "stop",
+        )
+
+
+def default_arrays(name: str, store: str) -> str:
+    """Where the arrays of a pipeline lie on the host."""
+    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")

@@ -1,0 +1,159 @@
+"""Partition's task: the graph log is its commit point, and it decides when everything begins anew.
+
+Entry b of the log is made before anything of batch b is sent on; a batch that is run again reads it instead of
+deciding again. Partition runs first in every batch and can see the versions of all operators' arrays on the host:
+if any of them is neither at this batch nor one behind, it rebuilds the graph from the log and sends it whole, in
+a new epoch, through the same chain.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from d3gnn.events import EventBatch, Reason
+from d3gnn.kernel.arrays import MappedSpace
+from d3gnn.kernel.log import compact
+from d3gnn.kernel.operators.partition import Partitioned
+from d3gnn.spark.graph_log import EntryMeta, GraphLog, input_hash
+from d3gnn.spark.parcels import Stamp, pack_parcels
+from d3gnn.spark.runtime import Done, Runtime
+from d3gnn.spark.store import Store
+
+#: The counter of Partition's space that holds the version of the model.
+_MODEL = 100
+
+
+class DeadLetterFound(RuntimeError):
+    """An event could not be applied, and the pipeline was told to stop at such events."""
+
+
+class Intake:
+    """Takes the events of each batch into the log and the chain."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime, self._plan = runtime, runtime.plan
+        self._store = Store(runtime.plan.store)
+        self._log = GraphLog(self._store)
+
+    def run(self, batch: int, query: str, events: EventBatch | None, commands: set[str]) -> Done:
+        """Take in batch number `batch` of the query."""
+        begun = time.perf_counter()
+        self._store.bind(query)
+        space = self._runtime.space("partition", 0)
+        assert isinstance(space, MappedSpace)
+        with space.locked():
+            stamp = Stamp(space.version[0], batch, False)
+            if "refresh" not in commands and self._same_model(space, batch) and self._all_whole(stamp):
+                kept = self._runtime.kept("partition", 0, space, stamp)
+                if kept is not None:
+                    return Done(kept, {"kept": 1})
+                if not space.dirty and space.version == (stamp.epoch, batch):
+                    space.begin()
+                    return self._finish(space, stamp, self._next(batch, events), begun)
+            epoch = 1 + max(version[0] for version in self._versions())
+            space.begin()
+            refreshed = self._rebuild(space, batch, events)
+            return self._finish(space, Stamp(epoch, batch, True), refreshed, begun)
+
+    def _same_model(self, space: MappedSpace, batch: int) -> bool:
+        """Whether the arrays were made with this version of the model; a first batch has nothing to make anew."""
+        return batch == 0 or int(space.counters[_MODEL]) == self._plan.model_version
+
+    def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
+        space.counters[_MODEL] = self._plan.model_version
+        parcels = list(pack_parcels(stamp, 0, self._plan.parts, result.blocks))
+        self._runtime.keep("partition", 0, space, stamp, parcels)
+        status = result.status
+        metrics = {
+            "busy_us": int((time.perf_counter() - begun) * 1e6),
+            "late": int((status == Reason.LATE).sum()),
+            "dead": int((status >= Reason.NULL_ID).sum()),
+            "refresh": int(stamp.refresh),
+        }
+        self._runtime.settle("partition")
+        return Done(parcels, metrics)
+
+    def _next(self, batch: int, events: EventBatch | None) -> Partitioned:
+        """The usual case: decide the batch and log it; or, where it was logged before, do the same again."""
+        batch_events = _NO_EVENTS if events is None else events
+        logged = self._log.read(batch)
+        if logged is not None:
+            entry, meta = logged
+            self._log.same_input(meta, batch_events)
+            return self._runtime.partition.process(entry.events, 0, replay=entry.part)
+        self._log.check_next(batch)
+        result = self._runtime.partition.process(batch_events, time.time_ns() // 1000)
+        self._dead_letters(batch, batch_events, result)
+        meta = EntryMeta(
+            batch=batch,
+            rows=len(batch_events),
+            input_hash=input_hash(batch_events),
+            model_version=self._plan.model_version,
+            clock=time.time_ns() // 1000,
+            dead=int((result.status >= Reason.NULL_ID).sum()),
+            late=int((result.status == Reason.LATE).sum()),
+            repeated=int((result.status == Reason.REPEATED).sum()),
+        )
+        if not self._log.create(batch, result.entry, meta):
+            raise RuntimeError(
+                f"batch {batch} was logged by another process while this one decided it: is the query running twice?"
+            )
+        return result
+
+    def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> Partitioned:
+        """Everything up to and with this batch, as one batch."""
+        partition, plan = self._runtime.partition, self._plan
+        if self._log.read(batch) is None:
+            space.reset()
+            before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
+            if before is not None:
+                partition.process(before.events, 0, replay=before.part)
+            self._next(batch, events)
+        space.reset()
+        self._log.compact(batch, plan.schema, plan.parts)
+        whole = compact(self._log.entries(batch), plan.schema, plan.parts)
+        if whole is None:
+            return partition.process(_NO_EVENTS, 0)
+        return partition.process(whole.events, 0, replay=whole.part)
+
+    def _all_whole(self, stamp: Stamp) -> bool:
+        """Whether every operator part is at this batch, or one behind."""
+        fine = {(stamp.epoch, stamp.batch), (stamp.epoch, stamp.batch + 1)}
+        return all(version in fine for version in self._versions())
+
+    def _versions(self) -> list[tuple[int, int]]:
+        """The versions of all operator parts; (0, -1) for one that somebody died in."""
+        plan, versions = self._plan, []
+        names = ["partition"] + [f"vertex-{i}" for i in range(plan.layers + 1)]
+        names += [f"edge-{i}" for i in range(1, plan.layers + 1)]
+        for name in names:
+            for part in range(1 if name == "partition" else plan.parts):
+                space = self._runtime.space(name, part)
+                if space.dirty and name != "partition":
+                    with space.locked():  # waits for a worker of an earlier run, if there is one
+                        pass
+                versions.append((space.version[0], -1) if space.dirty else space.version)
+        return versions
+
+    def _dead_letters(self, batch: int, events: EventBatch, result: Partitioned) -> None:
+        """Write the bad events of a batch, with their reasons, beside the log; once, whoever is first."""
+        bad = (result.status >= Reason.NULL_ID).nonzero()[0]
+        if not len(bad):
+            return
+        reasons = [Reason(int(status)) for status in result.status[bad]]
+        if self._plan.stop_on_dead_letter:
+            raise DeadLetterFound(f"batch {batch}: {events.row(int(bad[0]))}: {reasons[0].text}")
+        table = replace(events.take(bad), origin=None).to_arrow()
+        table = table.append_column("reason", pa.array([reason.text for reason in reasons]))
+        table = table.append_column("batch", pa.array([batch] * len(bad), pa.int64()))
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        self._store.create(f"dead_letters/{batch:012d}.parquet", buffer.getvalue())
+
+
+_NO_EVENTS = EventBatch.of([])

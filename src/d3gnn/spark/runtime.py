@@ -1,0 +1,198 @@
+"""What runs inside a Python worker: operators over mapped arrays, each batch applied exactly once.
+
+The arrays of (operator, part) lie in files local to the host, so that any worker process can go on where another
+left off. Their version says which batch they have taken in:
+
+- one batch behind: process, keep the output, stamp the version;
+- at this batch already (a retried stage, a second action): hand out the kept output and change nothing;
+- anything else, or a batch that was begun and not finished: lost. The next run then begins a new epoch.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from d3gnn.events import GraphSchema
+from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
+from d3gnn.kernel.blocks import Block
+from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
+from d3gnn.kernel.partitioners import Partitioner
+from d3gnn.nn.layer import Layer
+from d3gnn.nn.model import GNN
+from d3gnn.spark.models import get_model
+from d3gnn.spark.parcels import Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.store import Store
+
+Bytes = bytes | bytearray | memoryview
+Parcels = Sequence[tuple[int, bytes]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a worker needs to know; travels with the query."""
+
+    name: str
+    store: str
+    arrays: str  # folder for the arrays, on each host
+    parts: int
+    partitioner: Partitioner
+    schema: GraphSchema
+    model: str  # path of the saved model in the store
+    model_version: int
+    layers: int
+    stop_on_dead_letter: bool = False
+
+
+@dataclass
+class Done:
+    """What an operator part has to say of a batch."""
+
+    parcels: Parcels
+    metrics: dict[str, int] = field(default_factory=dict)
+
+
+class Runtime:
+    """The operators of one plan in one worker process."""
+
+    _made: dict[Plan, Runtime] = {}  # noqa: RUF012  # one for each plan and process
+
+    @staticmethod
+    def of(plan: Plan) -> Runtime:
+        runtime = Runtime._made.get(plan)
+        if runtime is None:
+            runtime = Runtime._made[plan] = Runtime(plan)
+        return runtime
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        torch.set_num_threads(1)  # the tasks are the parallelism
+        self._spaces: dict[tuple[str, int], MappedSpace] = {}
+        self._operators: dict[str, Operator[Any]] = {}
+        self._settled: set[str] = set()
+
+    @cached_property
+    def model(self) -> GNN:
+        model = get_model(Store(self.plan.store), self.plan.model).eval()
+        for layer in model.layers:
+            layer.prepare()
+        return model
+
+    @cached_property
+    def partition(self) -> Partition:
+        plan = self.plan
+        return Partition(plan.schema, plan.parts, plan.partitioner, self.space("partition", 0))
+
+    def operator(self, name: str) -> Operator[Any]:
+        """Vertex or Edge l, by name."""
+        operator = self._operators.get(name)
+        if operator is None:
+            kind, number = name.split("-")
+            layers: list[Layer | None] = [None, *self.model.layers, None]
+            index, plan = int(number), self.plan
+            if kind == "vertex":
+                operator = Vertex(
+                    index, plan.parts, plan.schema, layers[index], layers[index + 1], self.space
+                )
+            else:
+                operator = Edge(index, plan.parts, self.model.layers[index - 1], self.space)
+            self._operators[name] = operator
+        return operator
+
+    def space(self, operator: str, part: int) -> Space:
+        space = self._spaces.get((operator, part))
+        if space is None or not space.folder.exists():
+            space = self._spaces[operator, part] = MappedSpace(self.folder(operator, part))
+        return space
+
+    def folder(self, operator: str, part: int) -> Path:
+        return Path(self.plan.arrays) / operator / str(part)
+
+    def run(self, name: str, part: int, parcels: Iterable[Bytes], sources: int) -> Done:
+        """Take one part through one batch."""
+        stamp, blocks = unpack_parcels(parcels, sources)
+        operator, space = self.operator(name), self.space(name, part)
+        assert isinstance(space, MappedSpace)
+        with space.locked():
+            if not stamp.refresh:
+                if (kept := self.kept(name, part, space, stamp)) is not None:
+                    return Done(kept, {"kept": 1})
+                self.expect(name, part, space, stamp)
+            begun = time.perf_counter()
+            before = operator.metrics.copy()
+            space.begin()
+            if stamp.refresh:
+                space.reset()
+            with torch.inference_mode():
+                out = operator.process(part, blocks)
+            done = Done(self._address(name, part, stamp, out))
+            self.keep(name, part, space, stamp, done.parcels)
+            done.metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
+            done.metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
+        self.settle(name)
+        return done
+
+    def settle(self, name: str) -> None:
+        """After an operator's first batch in this process: what is loaded by now is here to stay.
+
+        Spark collects garbage after every task, and would look at all of it each time.
+        """
+        if name not in self._settled:
+            self._settled.add(name)
+            gc.collect()
+            gc.freeze()
+
+    def kept(self, name: str, part: int, space: Space, stamp: Stamp) -> Parcels | None:
+        """The output of this batch, if it was taken in already."""
+        if space.dirty or space.version != (stamp.epoch, stamp.batch + 1):
+            return None
+        return _read_kept(self.folder(name, part) / "kept")
+
+    def expect(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
+        """The arrays must be one batch behind, and whole."""
+        if space.dirty or space.version != (stamp.epoch, stamp.batch):
+            found = "a batch that was begun and not finished" if space.dirty else f"{space.version}"
+            raise StateLost(
+                f"{name}, part {part}: the arrays in {self.folder(name, part)} hold {found}, but batch "
+                f"{stamp.batch} of epoch {stamp.epoch} needs {(stamp.epoch, stamp.batch)}. Start the query again: "
+                "it will rebuild them from the graph log."
+            )
+
+    def keep(self, name: str, part: int, space: Space, stamp: Stamp, parcels: Parcels) -> None:
+        """Keep the output of this batch and stamp the version, in this order."""
+        if not stamp.refresh:  # a refresh is done again from its input instead
+            _write_kept(self.folder(name, part) / "kept", parcels)
+        space.commit(stamp.epoch, stamp.batch + 1)
+
+    def _address(self, name: str, part: int, stamp: Stamp, out: list[Block]) -> Parcels:
+        return list(pack_parcels(stamp, part, self.plan.parts, out))
+
+
+def _write_kept(path: Path, parcels: Parcels) -> None:
+    """One file: for each parcel its target, its length and its bytes. Renamed into place when whole."""
+    temporary = path.with_suffix(".new")
+    with open(temporary, "wb", buffering=0) as file:
+        for target, parcel in parcels:
+            file.write(target.to_bytes(8, "little") + len(parcel).to_bytes(8, "little"))
+            file.write(parcel)
+    os.replace(temporary, path)
+
+
+def _read_kept(path: Path) -> Parcels:
+    data = path.read_bytes()
+    parcels = []
+    at = 0
+    while at < len(data):
+        target, length = (int.from_bytes(data[at + i : at + i + 8], "little") for i in (0, 8))
+        at += 16
+        parcels.append((target, data[at : at + length]))
+        at += length
+    return parcels

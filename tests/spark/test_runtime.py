@@ -1,0 +1,106 @@
+"""Operators over mapped arrays, as a worker runs them: each batch applied once, whoever runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from d3gnn import GraphSchema, LocalEngine
+from d3gnn.events import EventBatch
+from d3gnn.kernel.arrays import StateLost
+from d3gnn.kernel.partitioners import HDRF
+from d3gnn.kernel.reference import Oracle, embeddings, relative_error
+from d3gnn.nn import GraphSAGE
+from d3gnn.spark.models import put_model
+from d3gnn.spark.parcels import BlocksLost, Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.runtime import Parcels, Plan, Runtime
+from d3gnn.spark.store import Store
+from d3gnn.testing import random_batches
+
+LAYERS = 2
+
+
+def make_plan(folder: Path, parts: int) -> Plan:
+    model = GraphSAGE([3, 8, 4], seed=3)
+    folder.mkdir(exist_ok=True)
+    path, version = put_model(Store(folder / "store"), model)
+    schema = GraphSchema(features={"x": 3})
+    return Plan(
+        "test", str(folder / "store"), str(folder / "arrays"), parts, HDRF(), schema,
+        path, version, LAYERS,
+    )  # fmt: skip
+
+
+def route(parcels: list[Parcels], part: int) -> list[bytearray]:
+    return [bytearray(parcel) for sent in parcels for target, parcel in sent if target == part]
+
+
+def run_chain(plan: Plan, stamp: Stamp, events: EventBatch, *, runs: int = 1, restart: bool = False) -> None:
+    """One batch through all operators, each run `runs` times; with new worker processes where `restart`."""
+    runtime = Runtime(plan)
+    blocks = runtime.partition.process(events, 0).blocks
+    sent: list[Parcels] = [list(pack_parcels(stamp, 0, plan.parts, blocks))]
+    names = ["vertex-0"] + [f"{kind}-{i}" for i in range(1, LAYERS + 1) for kind in ("edge", "vertex")]
+    for name in names:
+        if restart:
+            runtime = Runtime(plan)
+        sources = 1 if name == "vertex-0" else plan.parts
+        outputs: list[list[Parcels]] = []
+        for _ in range(runs):
+            mine = (runtime.run(name, part, route(sent, part), sources).parcels for part in range(plan.parts))
+            outputs.append(list(mine))
+        assert all(output == outputs[0] for output in outputs), "a second run hands out the same bytes"
+        sent = outputs[0]
+
+
+@pytest.mark.parametrize(
+    ("parts", "runs", "restart"), [(1, 1, False), (3, 2, False), (2, 1, True), (4, 2, True)]
+)
+def test_chain_equals_the_oracle(tmp_path: Path, parts: int, runs: int, restart: bool) -> None:
+    plan = make_plan(tmp_path, parts)
+    oracle = Oracle(plan.schema)
+    for b, batch in enumerate(random_batches(plan.schema, seed=9, n_batches=8, batch_size=50, n_vertices=30)):
+        oracle.apply(batch)
+        run_chain(plan, Stamp(0, b, False), batch, runs=runs, restart=restart)
+    runtime = Runtime(plan)
+    expected = embeddings(runtime.model, oracle)
+    engine = LocalEngine(runtime.model, parts, HDRF(), plan.schema)
+    engine.partition, engine.vertices[-1] = runtime.partition, runtime.operator(f"vertex-{LAYERS}")  # type: ignore[call-overload]
+    got = engine.embeddings(list(expected))
+    assert relative_error(got, np.stack(list(expected.values()))) < 1e-5
+
+
+def test_a_batch_that_was_begun_and_not_finished_is_lost(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    first, second = random_batches(plan.schema, seed=1, n_batches=2, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), first)
+    Runtime(plan).space("edge-1", 0).begin()
+    with pytest.raises(StateLost, match="begun and not finished"):
+        run_chain(plan, Stamp(0, 1, False), second)
+
+
+def test_a_skipped_batch_is_lost(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    with pytest.raises(StateLost, match="batch 5 of epoch 0"):
+        run_chain(plan, Stamp(0, 5, False), batch)
+
+
+def test_a_refresh_takes_whatever_was_there_before(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 2)
+    first, second = random_batches(plan.schema, seed=1, n_batches=2, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), first)
+    runtime = Runtime(plan)
+    runtime.space("vertex-1", 1).begin()
+    runtime.partition.reset()
+    run_chain(plan, Stamp(4, 7, True), second, runs=2)
+    assert Runtime(plan).space("vertex-1", 1).version == (4, 8)
+
+
+def test_a_missing_parcel_is_noticed() -> None:
+    parcels = [bytes(p) for _, p in pack_parcels(Stamp(0, 0, False), 0, 1, [])]
+    assert unpack_parcels(parcels, sources=1) == (Stamp(0, 0, False), [])
+    with pytest.raises(BlocksLost, match="parcels of 2 parts"):
+        unpack_parcels(parcels, sources=2)
