@@ -66,17 +66,18 @@ class StreamingGNN:
         self.on_dead_letter = on_dead_letter
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
-        """The embeddings that the events change, batch by batch. Lazy; compose it with any source and sink."""
-        plan = self.plan(dict(events.dtypes))
-        tasks = tasks or self.parts
+        """The embeddings that the events change, batch by batch; lazy: any source, sink and trigger will do."""
+        events = with_commands(self.store, events)
+        types = dict(events.dtypes)
+        plan, tasks = self.plan(types), tasks or self.parts
 
-        parcels = run_partition(plan, with_commands(plan, events))
+        parcels = run_partition(plan, events)
         parcels = run_operator(plan, "vertex-0", 1, tasks, parcels)
         for layer in range(1, plan.layers):
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
         parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
-        rows = f"id {dict(events.dtypes)['src']}, {OUTPUT}"
+        rows = f"id {types['src']}, {OUTPUT}"
         return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, rows)
 
     def refresh(self) -> None:

@@ -207,6 +207,13 @@ class MappedSpace(Space):
         """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
         return 1.5
 
+    def is_current(self) -> bool:
+        """Whether the files that are mapped here are still those in the folder."""
+        try:
+            return (self.folder / "header").stat().st_ino == os.fstat(self._file).st_ino
+        except FileNotFoundError:
+            return False
+
     def close(self) -> None:
         """Let go of the files; the views that were handed out stay valid as long as somebody holds them."""
         self._arrays.clear()

@@ -1,14 +1,14 @@
 """The control source: a stream of commands that is always unioned with the events.
 
 A command is a small file in a folder: its name is its number, its content its kind. The source's offset holds
-the number of the last command, and with it the rows of the batch that it ends, so that a replay gives the same
-rows whatever has become of the files. It advances only when there is a command, or when the query has been
-idle for `keep_warm_ms`: otherwise it causes no batch.
+the number of the last command, and with it the rows of the batch that it ends, so that a replay gives the
+same rows whatever has become of the files. It advances only when there is a command, or when the query has
+been idle for `keep_warm_ms`: otherwise it causes no batch.
 
 It is a Python data source, which is cheaper than a file stream over the same folder (2 busy cores, medians:
-1 ms against 22 for every look, and 12 ms less to plan a batch with a command). The rows come out of the process
-that looks for them, so that no Python task has to fetch them. Spark makes one batch when a query starts on a
-new checkpoint, whether there is a command or not.
+1 ms against 22 for every look, and 12 ms less to plan a batch with a command). The rows come out of the
+process that looks for them, so that no Python task has to fetch them. Spark makes one batch when a query
+starts on a new checkpoint, whether there is a command or not.
 """
 
 from __future__ import annotations

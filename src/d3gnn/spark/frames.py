@@ -234,7 +234,7 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
         ((needs_value | has_value | (about_values & deletes)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
         (needs_value & ~has_value, Reason.MISSING_VALUE),
         (has_value & deletes, Reason.UNEXPECTED_VALUE),
-        (has_value & (width != declared), Reason.WRONG_WIDTH),
+        (has_value & (width > declared), Reason.WRONG_WIDTH),
         (has_value & F.exists(value, _is_not_finite), Reason.NOT_FINITE),
     ]
     texts = [F.when(bad, F.lit(why.text)) for bad, why in reasons]

@@ -108,9 +108,11 @@ class GraphLog:
     def meta(self, batch: int) -> EntryMeta | None:
         """What entry `batch` says about its batch, without its events."""
         path = _entry_path(batch)
-        if not self.store.exists(path):
+        try:
+            source = self.store.open_input(path)
+        except FileNotFoundError:
             return None
-        with self._open(path, batch, self.store.open_input(path)) as file:
+        with source, self._open(path, batch, source) as file:
             return _meta(file)
 
     def last(self) -> int | None:

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from d3gnn.spark.control import control_stream
+from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
 from d3gnn.spark.rows import COMMAND, output_rows, read_rows
 from d3gnn.spark.runtime import Done, Plan, Runtime
 
@@ -26,9 +27,11 @@ _COLUMNS = ("busy_us", "messages", "touched", "kept")
 _YIELD = 32 * 2**20
 
 
-def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
-    """The events and, in rows of their own, the commands given to the pipeline."""
-    commands = control_stream(events.sparkSession, f"{plan.store}/control")
+def with_commands(store: str, events: DataFrame) -> DataFrame:
+    """The events in their one shape and, in rows of their own, the commands given to the pipeline."""
+    # Columns that the events lack would travel as nulls, for nothing.
+    events = event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
+    commands = control_stream(events.sparkSession, f"{store}/control")
     mine = commands.select(F.col("kind").alias(COMMAND))
     return events.withColumn(COMMAND, F.lit(None).cast("string")).unionByName(mine, allowMissingColumns=True)
 

@@ -109,8 +109,11 @@ class Runtime:
 
     def space(self, operator: str, part: int) -> Space:
         space = self._spaces.get((operator, part))
-        if space is None or not space.folder.exists():
+        if space is None or not space.is_current():
             space = self._spaces[operator, part] = MappedSpace(self.folder(operator, part))
+            # Whoever has deleted the files has deleted what is known of them.
+            self._operators.pop(operator, None)
+            self.__dict__.pop(operator, None)
         return space
 
     def folder(self, operator: str, part: int) -> Path:
@@ -119,7 +122,8 @@ class Runtime:
     def run(self, name: str, part: int, parcels: Iterable[Bytes], sources: int) -> Done:
         """Take one part through one batch."""
         stamp, blocks = unpack_parcels(parcels, sources)
-        operator, space = self.operator(name), self.space(name, part)
+        space = self.space(name, part)
+        operator = self.operator(name)
         assert isinstance(space, MappedSpace)
         with space.locked():
             if not stamp.refresh:

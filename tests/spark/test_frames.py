@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from d3gnn.events import Event, EventBatch, GraphSchema, Reason, check
+from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, latest, validate
+from d3gnn.testing import event_batches, random_batches, schemas
+from d3gnn.testing.streams import Ids
+
+FULL = GraphSchema(edges="keyed", features={"x": 2, "y": 1}, edge_features={"w": 1}, label_width=2)
+
+
+def types(df: DataFrame) -> dict[str, str]:
+    return dict(df.dtypes)
+
+
+def rows(df: DataFrame) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in df.collect()]
+
+
+# ------------------------------------------------------------------ edge lists
+
+
+def test_edges_with_nothing_but_ends(spark: SparkSession) -> None:
+    events = from_edges(spark.createDataFrame([(1, 2)], "a int, b smallint"), "a", "b")
+    assert types(events) == {"op": "string", "element": "string", "src": "bigint", "dst": "bigint"}
+    assert rows(events) == [("create", "edge", 1, 2)]
+
+
+def test_edges_with_everything(spark: SparkSession) -> None:
+    when = F.timestamp_micros(F.lit(1_700_000_000_000_001))
+    edges = spark.sql("select 'ann' as u, 'bob' as v, 7 as k, 0.5D as weight, 'w' as n, 'update' as what")
+    edges = edges.select("*", when.alias("at"), F.lit(5).alias("came"), F.lit(1).alias("more"))
+    events = from_edges(edges, "u", "v", "at", "what", "k", "weight", "n", "came")
+    assert events.columns == ["op", "element", "src", "dst", "key", "feature", "value", "time", "arrival"]
+    assert rows(events) == [("update", "edge", "ann", "bob", 7, "w", [0.5], 1_700_000_000_000_001, 5)]
+
+
+def test_ends_are_of_one_type(spark: SparkSession) -> None:
+    events = from_edges(spark.createDataFrame([(1, "2")], "src int, dst string"))
+    assert rows(events.select("src", "dst")) == [("1", "2")]
+
+
+@pytest.mark.parametrize(
+    ("expression", "micros"),
+    [
+        ("timestamp_ntz'1970-01-02 00:00:00.000001'", 86_400_000_001),
+        ("timestamp'1970-01-02 01:00:00+01:00'", 86_400_000_000),
+        ("date'1969-12-31'", -86_400_000_000),
+        ("7", 7),
+        ("cast(null as timestamp)", None),
+    ],
+)
+def test_times_are_microseconds(spark: SparkSession, expression: str, micros: int | None) -> None:
+    events = from_edges(spark.sql(f"select 1 as src, 2 as dst, {expression} as ts"), ts="ts")
+    assert types(events)["time"] == "bigint"
+    assert rows(events.select("time")) == [(micros,)]
+
+
+def test_times_are_the_same_as_those_of_arrow(spark: SparkSession) -> None:
+    moment = datetime(2024, 2, 29, 12, 30, 0, 123456)
+    table = pa.table({"src": [1], "dst": [2], "time": pa.array([moment], pa.timestamp("us"))})
+    [row] = event_columns(spark.createDataFrame(table)).collect()
+    assert row.time == EventBatch.from_arrow(table).time[0]
+
+
+def test_arrays_are_values_and_a_null_is_none(spark: SparkSession) -> None:
+    edges = spark.createDataFrame([(1, 2, [1.0, 1e39]), (1, 2, None)], "src int, dst int, v array<double>")
+    assert rows(from_edges(edges, value="v").select("value")) == [([1.0, float("inf")],), (None,)]
+    number = spark.createDataFrame([(1, 2, None)], "src int, dst int, v double")
+    assert rows(from_edges(number, value="v").select("value")) == [(None,)]
+
+
+def test_what_cannot_be_is_named(spark: SparkSession) -> None:
+    edges = spark.sql("select 1.5D as a, array(1) as b, '2024-01-01' as ts, 'heavy' as v")
+    with pytest.raises(TypeError, match=r"'a' is double.*'b' is array<int>.*'v' is string.*'ts' is string"):
+        from_edges(edges, "a", "b", ts="ts", value="v")
+
+
+def test_streams_too(spark: SparkSession, tmp_path: Path) -> None:
+    stream = spark.readStream.schema("src int, dst int, ts timestamp").csv(str(tmp_path))
+    good, bad = validate(event_columns(from_edges(stream, ts="ts")), FULL)
+    assert good.isStreaming
+    assert bad.isStreaming
+    assert bad.columns == [*EVENT_COLUMNS, "reason"]
+
+
+# ------------------------------------------------------------------ one shape
+
+
+def test_all_columns_in_fixed_types(spark: SparkSession) -> None:
+    fixed = {
+        "op": "string", "element": "string", "src": "string", "dst": "string", "key": "bigint",
+        "feature": "string", "value": "array<float>", "time": "bigint", "arrival": "bigint",
+        "partition": "bigint", "offset": "bigint",
+    }  # fmt: skip
+    vertices = event_columns(spark.createDataFrame([("ann", 1)], "src string, extra int"))
+    assert types(vertices) == fixed
+    assert rows(vertices) == [("create", "vertex", "ann", None, None, None, None, 0, None, None, None)]
+    events = spark.sql(
+        "select 's' as src, 'd' as dst, 'k' as key, array(1, 2) as value, 3S as time, null as arrival,"
+        " 1 as partition, 2Y as offset, null as feature, 'edge' as element, 'delete' as op"
+    )
+    assert types(event_columns(events)) == fixed | {"key": "string"}
+    assert event_columns(events).columns == list(EVENT_COLUMNS)
+    assert rows(event_columns(events)) == [("delete", "edge", "s", "d", "k", None, [1.0, 2.0], 3, None, 1, 2)]
+
+
+def test_missing_and_mistyped_columns_are_named(spark: SparkSession) -> None:
+    with pytest.raises(ValueError, match="need a column 'src'; these have a, b"):
+        event_columns(spark.createDataFrame([(1, 2)], "a int, b int"))
+    wrong = spark.sql("select 1.0D as src, 2 as op, 'now' as time, 1.5D as value")
+    with pytest.raises(TypeError) as error:
+        event_columns(wrong)
+    assert str(error.value) == (
+        "the column 'op' is int, but should be a string; "
+        "the column 'src' is double, but should be an integer or a string; "
+        "the column 'value' is double, but should be an array of numbers; "
+        "the column 'time' is string, but should be an integer or a timestamp (to_timestamp reads strings)"
+    )
+
+
+# ------------------------------------------------------------------ good and bad
+
+
+def agrees(spark: SparkSession, tables: list[pa.Table], schema: GraphSchema) -> set[int]:
+    """Hold `validate` against `check`, row by row; the reasons that came up."""
+    expected: list[int] = []
+    numbered = []
+    for table in tables:
+        begin = len(expected)
+        expected += check(EventBatch.from_arrow(table), schema).tolist()
+        numbered.append(table.append_column("row", pa.array(np.arange(begin, len(expected)))))
+    if not expected:
+        return set()
+    table = pa.concat_tables(numbered, promote_options="permissive")
+    good, bad = validate(spark.createDataFrame(table), schema)
+    got = {row.row: None for row in good.select("row").collect()}
+    got |= {row.row: row.reason for row in bad.select("row", "reason").collect()}
+    want = {i: Reason(reason).text if reason else None for i, reason in enumerate(expected)}
+    assert got == want
+    return set(expected)
+
+
+def as_table(events: list[Event]) -> pa.Table:
+    """The events as they are written, unknown names and all."""
+    columns = dict(zip(Event._fields, zip(*events, strict=True), strict=True))
+    given = {name: pa.array(column) for name, column in columns.items()}
+    given["time"] = given["time"].cast(pa.int64())
+    if pa.types.is_null(given["value"].type):
+        del given["value"]
+    return pa.table(given)
+
+
+@settings(max_examples=12)
+@given(data=st.data())
+def test_it_agrees_with_check_on_small_streams(spark: SparkSession, data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    ids: Ids = data.draw(st.sampled_from(["int", "str"]))
+    batches = [b for b in data.draw(event_batches(schema, ids, max_batches=1, max_events=60)) if b]
+    agrees(spark, [as_table(batch) for batch in batches], schema)
+
+
+@pytest.mark.parametrize("edges", ["simple", "keyed", "append"])
+def test_it_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) -> None:
+    on_edges = {} if edges == "append" else {"w": 1}
+    schema = GraphSchema(edges=edges, features={"x": 2, "y": 1}, edge_features=on_edges)
+    batches = random_batches(schema, 1, 2, 500, 40, ids="str", bad=0.2)
+    assert len(agrees(spark, [batch.to_arrow() for batch in batches], schema)) >= 3
+
+
+def test_every_reason_that_an_event_alone_tells(spark: SparkSession) -> None:
+    nan, big = float("nan"), 1e39
+    e, f = ("create", "edge"), ("create", "feature")
+    tried = {
+        "APPLIED": [
+            Event(*e, 1, 2, 0),
+            Event("delete", "vertex", 1),
+            Event("create", "vertex", 1, value=[]),
+            Event("delete", "edge_feature", 1, 2, 0),
+            Event("delete", "label", 1),
+        ],
+        "UNKNOWN_OPERATION": [Event("destroy", "vertex", 1), Event("destroy", "nothing", None, time=None)],
+        "UNKNOWN_ELEMENT": [Event("create", "hyperedge", None)],
+        "NULL_TIME": [
+            Event("create", "vertex", None, time=None),
+            Event("create", "vertex", 1, time=-(2**63)),
+        ],
+        "NULL_ID": [Event(*e, None, 2, 0), Event(*e, 1, None)],
+        "MISSING_KEY": [Event(*e, 1, 2)],
+        "UNKNOWN_FEATURE": [
+            Event(*f, 1, feature="nope", value=[1.0]),
+            Event("delete", "feature", 1, feature="w"),
+            Event("create", "vertex", 1, feature="nope", value=[1.0]),
+        ],
+        "MISSING_VALUE": [
+            Event(*f, 1),
+            Event("update", "vertex", 1, value=[]),
+            Event("update", "edge", 1, 2, 0),
+            Event("create", "label", 1),
+        ],
+        "UNEXPECTED_VALUE": [Event("delete", "feature", 1, value=[1.0, 2.0])],
+        "WRONG_WIDTH": [Event(*f, 1, value=[nan]), Event("create", "label", 1, value=[1.0])],
+        "NOT_FINITE": [Event(*f, 1, value=[1.0, x]) for x in (nan, -float("inf"), big)],
+    }
+    expected = [Reason[name] for name, events in tried.items() for _ in events]
+    table = as_table([event for events in tried.values() for event in events])
+    assert check(EventBatch.from_arrow(table), FULL).tolist() == expected
+    assert agrees(spark, [table], FULL) == set(expected)
+
+
+# ------------------------------------------------------------------ output tables
+
+
+def test_the_latest_row_of_each_id(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    schema = (
+        "id string, embedding array<float>, time long, arrival long, batch long, model_version long,"
+        " deleted boolean"
+    )
+    first = [(id, [0.0], 1, None, 0, 1, False) for id in ("a", "b", "c")]
+    second = [("b", [1.0], 2, 2, 1, 1, False), ("c", None, 2, 2, 1, 1, True), ("a", None, 2, 2, 1, 1, True)]
+    third = [("a", [2.0], 3, 3, 2, 1, False)]
+    for written in (third, first, second):  # files come in any order
+        spark.createDataFrame(written, schema).coalesce(1).write.mode("append").parquet(path)
+    newest = latest(spark, path)
+    assert newest.schema.simpleString() == spark.read.parquet(path).schema.simpleString()
+    assert sorted(rows(newest)) == [("a", [2.0], 3, 3, 2, 1, False), ("b", [1.0], 2, 2, 1, 1, False)]
+
+
+def test_another_table_is_no_output_table(spark: SparkSession, tmp_path: Path) -> None:
+    spark.createDataFrame([(1, date(2024, 1, 1))], "id int, day date").write.parquet(str(tmp_path / "t"))
+    with pytest.raises(ValueError, match="no column embedding, time, arrival, batch, model_version, deleted"):
+        latest(spark, str(tmp_path / "t"))

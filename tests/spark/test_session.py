@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from d3gnn import session
+from d3gnn.spark import java
+
+
+def java_at(home: Path, version: str, *, release: bool = True) -> Path:
+    """A folder that looks like Java's home."""
+    (home / "bin").mkdir(parents=True)
+    program = home / "bin" / "java"
+    program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2025' >&2\n")
+    program.chmod(0o755)
+    if release:
+        (home / "release").write_text(f'JAVA_VERSION="{version}"\n')
+    return home
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine without Java."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "path"))
+    monkeypatch.setattr(java, "_PLACES", (str(tmp_path / "jvm"),))
+    monkeypatch.setattr(java, "_can_install", lambda: False)
+    return tmp_path
+
+
+def test_java_home_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "mine", "21.0.1")))
+    java_at(bare / "jvm" / "other", "17.0.15")
+    assert java.java_home() == bare / "mine"
+
+
+def test_an_old_java_is_passed_over(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "old", "1.8.0_392")))
+    java_at(bare / "jvm" / "eleven", "11.0.2", release=False)
+    java_at(bare / "jvm" / "seventeen", "17.0.15", release=False)
+    assert java.java_home() == bare / "jvm" / "seventeen"
+
+
+def test_java_is_found_on_the_path(bare: Path) -> None:
+    home = java_at(bare / "real", "17")
+    (bare / "path").mkdir()
+    (bare / "path" / "java").symlink_to(home / "bin" / "java")
+    assert java.java_home() == home
+
+
+def test_one_line_says_what_to_do_without_java(bare: Path) -> None:
+    with pytest.raises(java.NoJava, match=r"(?s)^[^\n]*openjdk-17-jre-headless[^\n]*JAVA_HOME[^\n]*$"):
+        java.java_home()
+
+
+def test_java_is_installed_where_that_can_be(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = []
+
+    def run(arguments: list[str], **_: object) -> None:
+        ran.append(arguments)
+        if "install" in arguments:
+            java_at(bare / "jvm" / "seventeen", "17.0.15")
+
+    monkeypatch.setattr(java, "_can_install", lambda: True)
+    monkeypatch.setattr(subprocess, "run", run)
+    assert java.java_home() == bare / "jvm" / "seventeen"
+    assert [arguments[-1] for arguments in ran] == ["update", java.PACKAGE]
+
+
+def test_java_is_not_installed_where_that_is_not_wanted(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "_can_install", lambda: True)
+    with pytest.raises(java.NoJava):
+        java.java_home(install=False)
+
+
+def test_workers_run_this_interpreter(spark: SparkSession) -> None:
+    def who(batches: object) -> object:
+        import sys
+
+        yield pa.RecordBatch.from_pydict({"path": [sys.executable]})
+
+    [row] = spark.range(1, numPartitions=1).mapInArrow(who, "path string").collect()  # type: ignore[arg-type]
+    assert row.path == sys.executable
+
+
+def test_there_is_nothing_to_advise_on_our_own_session(spark: SparkSession) -> None:
+    assert session.advice(spark) == []
+    folder = spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
+    assert folder is not None
+    assert len(os.fsencode(folder)) <= 60
+
+
+def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    assert session.session("local[7]") is spark
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+
+
+def test_advice_names_setting_value_time_and_reason(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = spark.newSession()
+    for name in ("spark.sql.streaming.checkpointFileManagerClass", "spark.sql.shuffle.partitions"):
+        other.conf.unset(name)
+    other.conf.set("spark.sql.adaptive.enabled", "false")
+    other.conf.set("spark.sql.shuffle.partitions", "200")
+    lines = session.advice(other)
+    assert [line.split("=")[0] for line in lines[:1]] == ["spark.sql.adaptive.enabled"]
+    assert "spark.sql.shuffle.partitions=2 (can be set now): 200 tasks on 2 cores" in lines[-1]
+    monkeypatch.setattr(session, "_advised", set())
+    with caplog.at_level(logging.WARNING, "d3gnn"):
+        session.advise(other)
+        session.advise(other)
+    assert len(caplog.records) == 1
+    assert "spark.sql.adaptive.enabled=true (can be set now)" in caplog.text
