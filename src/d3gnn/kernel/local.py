@@ -261,7 +261,7 @@ class LocalEngine:
         self.batch += 1
         for space in self._opened.values():
             space.commit(self.epoch, self.batch)
-        return self._updates(batch, result.status, blocks)
+        return self._updates(batch, result, blocks)
 
     def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
         if self.parts == 1:
@@ -271,9 +271,10 @@ class LocalEngine:
             mine[block.target].append(block)
         return [out for part in range(self.parts) for out in operator.process(part, mine[part])]
 
-    def _updates(self, batch: EventBatch, status: Small, blocks: list[Block]) -> Updates:
+    def _updates(self, batch: EventBatch, result: Partitioned, blocks: list[Block]) -> Updates:
         dead: list[DeadLetter] = []
-        if status.any():
+        status = result.status
+        if not result.clean:
             bad = np.flatnonzero(status >= Reason.NULL_ID).tolist()
             reasons = (Reason(reason).text for reason in status[bad].tolist())
             dead = [DeadLetter(*letter) for letter in zip(batch.rows(bad), reasons, strict=True)]
@@ -287,7 +288,7 @@ class LocalEngine:
                 np.concatenate([block.columns[c] for block in blocks]) for c in range(4)
             )
         ids = concat_keys([block_keys(block) for block in blocks])
-        return Updates(self.batch, ids, embedding, when, arrival, deleted > 0, status, dead)
+        return Updates(self.batch, ids, embedding, when, arrival, deleted.view(np.bool_), status, dead)
 
     def _begin(self) -> None:
         for space in self._opened.values():

@@ -231,10 +231,10 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
     if schema.edges == "append":
         reasons.append((is_edge & ((op != "create") | (element == "edge_feature")), Reason.APPEND_ONLY))
     reasons += [
-        ((needs_value | has_value | (about_values & deletes)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
+        ((needs_value | has_value | (about_values & deletes & has_value)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
         (needs_value & ~has_value, Reason.MISSING_VALUE),
         (has_value & deletes, Reason.UNEXPECTED_VALUE),
-        (has_value & (width > declared), Reason.WRONG_WIDTH),
+        (has_value & (width != declared), Reason.WRONG_WIDTH),
         (has_value & F.exists(value, _is_not_finite), Reason.NOT_FINITE),
     ]
     texts = [F.when(bad, F.lit(why.text)) for bad, why in reasons]

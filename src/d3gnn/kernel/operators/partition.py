@@ -73,6 +73,7 @@ class Partitioned:
     entry: LogEntry
     decisions: d.Decisions
     first_vertex: int
+    clean: bool  # every event was applied
 
 
 class Partition:
@@ -170,9 +171,10 @@ class Partition:
             tuple(records), *made, status,
         )  # fmt: skip
         blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
-        entry = self._entry(batch, order, status, arrival, made, first_vertex, replay)
-        self._count(status)
-        return Partitioned(blocks, status, entry, made, first_vertex)
+        clean = not status.any()
+        entry = self._entry(batch, order, status, arrival, made, first_vertex, replay, clean)
+        self._count(status, clean)
+        return Partitioned(blocks, status, entry, made, first_vertex, clean)
 
     def labels(self) -> tuple[Keys, Floats]:
         """Every id that has a label, also those whose vertex has not come yet, and the labels."""
@@ -201,9 +203,8 @@ class Partition:
     def _encode(
         self, batch: EventBatch, status: Small, feature: Small, replay: Ints32 | None, plain: bool
     ) -> d.Events:
-        if plain and self.ids.keys.accepts(batch.src) and type(batch.src) is type(batch.dst):
-            codes = self.ids.intern(batch.src), self.ids.intern(batch.dst)
-        else:
+        codes = self._intern_plain(batch.src, batch.dst) if plain else None
+        if codes is None:
             codes = self._intern_both(batch, status)
         key = np.zeros(len(batch), np.int64)
         if batch.key is not None and self.schema.edges == "keyed":
@@ -214,6 +215,15 @@ class Partition:
             _NO_VALUES if values is None else values, _EMPTY64 if offsets is None else offsets,
             _EMPTY32 if replay is None else replay,
         )  # fmt: skip
+
+    def _intern_plain(self, src: Keys, dst: Keys | None) -> tuple[Ints32, Ints32] | None:
+        """The codes of ids of the right type, all of which may be new; None for other ids."""
+        if dst is None or not self.ids.keys.accepts(src) or type(src) is not type(dst):
+            return None
+        if not isinstance(src, IntKeys) or not isinstance(dst, IntKeys):
+            return self.ids.intern(src), self.ids.intern(dst)
+        both = self.ids.intern(IntKeys(np.concatenate((src.values, dst.values))))
+        return both[: len(src)], both[len(src) :]
 
     def _intern_both(self, batch: EventBatch, status: Small) -> tuple[Ints32, Ints32]:
         good = status == 0
@@ -254,7 +264,9 @@ class Partition:
 
     def _arrival(self, batch: EventBatch, clock: int) -> Ints:
         if batch.arrival is None:
-            return np.full(len(batch), clock, np.int64)
+            arrival = np.empty(len(batch), np.int64)
+            arrival.fill(clock)
+            return arrival
         return np.where(batch.arrival == NO_TIME, clock, batch.arrival)
 
     # ------------------------------------------------------------------ room
@@ -319,7 +331,7 @@ class Partition:
             ends, slot, src, dst, when, came = _gather_adds(
                 self.parts, self.schema.directed, *made, graph.live, vertices, replicas, time, arrival
             )
-            extents = graph.parts[NEXT_EDGE] * (1 if self.schema.directed else 2)
+            extents = graph.parts[NEXT_EDGE] if self.schema.directed else 2 * graph.parts[NEXT_EDGE]
             self._send(blocks, Kind.ADDS, ends, (slot, src, dst, when, came), extents)
         if n := counts[d.N_FEATURE]:
             vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
@@ -386,11 +398,12 @@ class Partition:
 
     def _entry(
         self, batch: EventBatch, order: Ints | None, status: Small, arrival: Ints, made: d.Decisions,
-        first_vertex: int, replay: Ints32 | None,
+        first_vertex: int, replay: Ints32 | None, clean: bool,
     ) -> LogEntry:  # fmt: skip
         if replay is not None:
             return LogEntry(batch, replay)
-        part = np.full(len(batch), -1, np.int32)
+        part = np.empty(len(batch), np.int32)
+        part.fill(-1)
         lists = made.lists
         if n := int(made.counts[d.N_VERTEX]):
             masters = self._graph().placement.vertex[first_vertex : first_vertex + n]
@@ -398,16 +411,16 @@ class Partition:
         if n := int(made.counts[d.N_ADD]):
             part[lists[d.ADD_EVENT, :n]] = lists[d.ADD_PART, :n]
         events = batch
-        if order is not None or status.any():
+        if order is not None or not clean:
             in_order = np.arange(len(batch)) if order is None else order
             applied = in_order[status[in_order] == Reason.APPLIED]
             events, part, arrival = batch.take(applied), part[applied], arrival[applied]
         return LogEntry(events, part, arrival)
 
-    def _count(self, status: Small) -> None:
-        metrics, n = self.metrics, len(status)
-        metrics["events"] += n
-        if status.any():
+    def _count(self, status: Small, clean: bool) -> None:
+        metrics = self.metrics
+        metrics["events"] += len(status)
+        if not clean:
             metrics["repeated"] += int(np.count_nonzero(status == Reason.REPEATED))
             metrics["late"] += int(np.count_nonzero(status == Reason.LATE))
             metrics["dead"] += int(np.count_nonzero(status >= Reason.NULL_ID))

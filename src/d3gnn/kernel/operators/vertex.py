@@ -19,6 +19,8 @@ from d3gnn.types import Array, Floats
 
 _NOTHING32 = np.zeros(0, np.int32)
 _NOTHING = (_NOTHING32, _NOTHING32, _NOTHING32)
+#: What Vertex 0 has something to do for, as plain integers.
+_FOR_INPUTS = [int(kind) for kind in (Kind.VERTICES, Kind.SOURCES, Kind.DROPS, Kind.FEATURES)]
 
 
 class Vertex(Operator[m.VertexState]):
@@ -47,9 +49,11 @@ class Vertex(Operator[m.VertexState]):
         return m.VertexState(space, self.width, root, state)
 
     def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
+        blocks = list(blocks)
+        if self.layer is None and not any(block.kind in _FOR_INPUTS for block in blocks):
+            return blocks  # new edges between known vertices, say
         state = self.state(part)
         state.follow()
-        blocks = list(blocks)
         found = by_kind(blocks)
         self._take_topology(state, found)
         if self.layer is None:
