@@ -187,3 +187,10 @@ def test_a_long_log_of_small_entries_is_kept_in_order() -> None:
     assert whole.part.tolist() == expected.part.tolist()
     log.replace(entries[0])
     assert log.entries == [entries[0]]
+
+
+def test_features_of_edges_that_are_all_gone_leave_nothing() -> None:
+    schema = GraphSchema(features={"x": 3}, edge_features={"w": 1})
+    witness = Witness(LocalEngine(GraphSAGE([3, 2], seed=1), schema=schema))
+    witness.apply([edge(0, 1, [1.0], time=0), delete_vertex(0, time=1)])
+    witness.refresh()

@@ -102,7 +102,7 @@ def _edges(whole: LogEntry, made: d.Decisions, graph: d.Graph, feature: Array) -
     edges = replace(events.take(at), values=None, value_offsets=None, feature=None, names=())
     edge_entry = LogEntry(edges, whole.part[at])
     n = made.counts[d.N_EDGE_FEATURE]
-    if not n:
+    if not n or not len(adds):
         return edge_entry
     record, event = made.lists[d.EDGE_FEATURE_RECORD, :n], made.lists[d.EDGE_FEATURE_EVENT, :n]
     kept = made.lists[d.ADD_RECORD, adds]

@@ -223,7 +223,11 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
         (op.isNull() | ~op.isin(*_OPS), Reason.UNKNOWN_OPERATION),
         (element.isNull() | ~element.isin(*_ELEMENTS), Reason.UNKNOWN_ELEMENT),
         (event["time"].isNull() | (event["time"] == NO_TIME), Reason.NULL_TIME),
-        (event["src"].isNull() | (is_edge & event["dst"].isNull()), Reason.NULL_ID),
+        (
+            event["src"].isNull()
+            | (is_edge & event["dst"].isNull() & event["src"].isNotNull() & (op == "create")),
+            Reason.NULL_ID,
+        ),
         (is_edge & event["key"].isNull(), Reason.MISSING_KEY)
         if schema.edges == "keyed"
         else (is_edge & event["key"].isNotNull(), Reason.UNEXPECTED_KEY),
@@ -231,7 +235,7 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
     if schema.edges == "append":
         reasons.append((is_edge & ((op != "create") | (element == "edge_feature")), Reason.APPEND_ONLY))
     reasons += [
-        ((needs_value | has_value | (about_values & deletes & has_value)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
+        ((needs_value | has_value | (about_values & deletes)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
         (needs_value & ~has_value, Reason.MISSING_VALUE),
         (has_value & deletes, Reason.UNEXPECTED_VALUE),
         (has_value & (width != declared), Reason.WRONG_WIDTH),

@@ -1,9 +1,9 @@
 """Partition's task: the graph log is its commit point, and it decides when everything begins anew.
 
-Entry b of the log is made before anything of batch b is sent on; a batch that is run again reads it instead of
-deciding again. Partition runs first in every batch and can see the versions of all operators' arrays on the host:
-if any of them is neither at this batch nor one behind, it rebuilds the graph from the log and sends it whole, in
-a new epoch, through the same chain.
+Entry b of the log is made before anything of batch b is sent on; a batch that is run again reads it instead
+of deciding again. Partition runs first in every batch and can see the versions of all operators' arrays on the
+host: if any of them is neither at this batch nor one behind, it rebuilds the graph from the log and sends it
+whole, in a new epoch, through the same chain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from d3gnn.events import EventBatch, Reason
 from d3gnn.kernel.arrays import MappedSpace
 from d3gnn.kernel.log import compact
 from d3gnn.kernel.operators.partition import Partitioned
-from d3gnn.spark.graph_log import EntryMeta, GraphLog, input_hash
+from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.parcels import Stamp, pack_parcels
 from d3gnn.spark.runtime import Done, Runtime
 from d3gnn.spark.store import Store
@@ -61,7 +61,7 @@ class Intake:
             return self._finish(space, Stamp(epoch, batch, True), refreshed, begun)
 
     def _same_model(self, space: MappedSpace, batch: int) -> bool:
-        """Whether the arrays were made with this version of the model; a first batch has nothing to make anew."""
+        """Whether the arrays were made with this model; a first batch has nothing to make anew."""
         return batch == 0 or int(space.counters[_MODEL]) == self._plan.model_version
 
     def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
@@ -87,28 +87,25 @@ class Intake:
             self._log.same_input(meta, batch_events)
             return self._runtime.partition.process(entry.events, 0, replay=entry.part)
         self._log.check_next(batch)
-        result = self._runtime.partition.process(batch_events, time.time_ns() // 1000)
+        clock = time.time_ns() // 1000
+        result = self._runtime.partition.process(batch_events, clock)
         self._dead_letters(batch, batch_events, result)
-        meta = EntryMeta(
-            batch=batch,
-            rows=len(batch_events),
-            input_hash=input_hash(batch_events),
-            model_version=self._plan.model_version,
-            clock=time.time_ns() // 1000,
-            dead=int((result.status >= Reason.NULL_ID).sum()),
-            late=int((result.status == Reason.LATE).sum()),
-            repeated=int((result.status == Reason.REPEATED).sum()),
+        meta = EntryMeta.of(
+            batch, batch_events, result.status, model_version=self._plan.model_version, clock=clock
         )
         if not self._log.create(batch, result.entry, meta):
             raise RuntimeError(
-                f"batch {batch} was logged by another process while this one decided it: is the query running twice?"
+                f"batch {batch} was logged by another process meanwhile: is the query running twice?"
             )
         return result
 
     def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> Partitioned:
         """Everything up to and with this batch, as one batch."""
         partition, plan = self._runtime.partition, self._plan
-        if self._log.read(batch) is None:
+        meta = self._log.meta(batch)
+        if meta is not None:
+            self._log.same_input(meta, _NO_EVENTS if events is None else events)
+        else:
             space.reset()
             before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
             if before is not None:

@@ -1,7 +1,7 @@
 """What runs inside a Python worker: operators over mapped arrays, each batch applied exactly once.
 
-The arrays of (operator, part) lie in files local to the host, so that any worker process can go on where another
-left off. Their version says which batch they have taken in:
+The arrays of (operator, part) lie in files local to the host, so that any worker process can go on where
+another left off. Their version says which batch they have taken in:
 
 - one batch behind: process, keep the output, stamp the version;
 - at this batch already (a retried stage, a second action): hand out the kept output and change nothing;
@@ -11,7 +11,6 @@ left off. Their version says which batch they have taken in:
 from __future__ import annotations
 
 import gc
-import os
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -166,8 +165,8 @@ class Runtime:
             found = "a batch that was begun and not finished" if space.dirty else f"{space.version}"
             raise StateLost(
                 f"{name}, part {part}: the arrays in {self.folder(name, part)} hold {found}, but batch "
-                f"{stamp.batch} of epoch {stamp.epoch} needs {(stamp.epoch, stamp.batch)}. Start the query again: "
-                "it will rebuild them from the graph log."
+                f"{stamp.batch} of epoch {stamp.epoch} needs {(stamp.epoch, stamp.batch)}. Start the query "
+                "again: it will rebuild them from the graph log."
             )
 
     def keep(self, name: str, part: int, space: Space, stamp: Stamp, parcels: Parcels) -> None:
@@ -183,11 +182,11 @@ class Runtime:
 def _write_kept(path: Path, parcels: Parcels) -> None:
     """One file: for each parcel its target, its length and its bytes. Renamed into place when whole."""
     temporary = path.with_suffix(".new")
-    with open(temporary, "wb", buffering=0) as file:
+    with temporary.open("wb", buffering=0) as file:
         for target, parcel in parcels:
             file.write(target.to_bytes(8, "little") + len(parcel).to_bytes(8, "little"))
             file.write(parcel)
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def _read_kept(path: Path) -> Parcels:
