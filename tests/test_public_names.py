@@ -10,7 +10,9 @@ import pytest
 import d3gnn
 
 PUBLIC = {
-    "d3gnn": ["HDRF", "GraphSchema", "LocalEngine", "Random", "events", "nn"],
+    "d3gnn": [
+        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latest", "nn",
+    ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
         "Key", "Keys", "Op", "Reason", "StringKeys", "check", "concat_keys", "delete_edge", "delete_feature",

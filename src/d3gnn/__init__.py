@@ -8,8 +8,20 @@ if TYPE_CHECKING:
     from d3gnn.events import GraphSchema
     from d3gnn.kernel.local import LocalEngine
     from d3gnn.kernel.partitioners import HDRF, Random
+    from d3gnn.pipeline import StreamingGNN
+    from d3gnn.spark.frames import from_edges, latest
 
-__all__ = ["HDRF", "GraphSchema", "LocalEngine", "Random", "events", "nn"]
+__all__ = [
+    "HDRF",
+    "GraphSchema",
+    "LocalEngine",
+    "Random",
+    "StreamingGNN",
+    "events",
+    "from_edges",
+    "latest",
+    "nn",
+]
 __version__ = "0.1.0"
 
 # Imported when first used: torch and numba take seconds, which `d3gnn --help` need not wait for.
@@ -18,6 +30,9 @@ _HOMES = {
     "GraphSchema": "d3gnn.events",
     "LocalEngine": "d3gnn.kernel.local",
     "Random": "d3gnn.kernel.partitioners",
+    "StreamingGNN": "d3gnn.pipeline",
+    "from_edges": "d3gnn.spark.frames",
+    "latest": "d3gnn.spark.frames",
 }
 
 

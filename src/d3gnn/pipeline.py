@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
@@ -15,11 +13,13 @@ from d3gnn.spark.control import command
 from d3gnn.spark.host import run_operator, run_output, run_partition, with_commands
 from d3gnn.spark.models import put_model
 from d3gnn.spark.rows import OUTPUT
-from d3gnn.spark.runtime import Plan
+from d3gnn.spark.runtime import STORE, Plan, default_arrays
 from d3gnn.spark.store import Store
+from d3gnn.spark.supervise import Supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 class StreamingGNN:
@@ -31,6 +31,7 @@ class StreamingGNN:
         Of the pipeline; its arrays on the host lie under this name.
     store:
         Folder, on any file system pyarrow reaches, of the graph log: the one thing that must not be lost.
+        `start` puts it under the checkpoint unless given.
     parts:
         Logical parts; fixed for a store. How many tasks carry them may change at every start.
     partitioner:
@@ -47,8 +48,8 @@ class StreamingGNN:
         self,
         model: GNN,
         *,
-        name: str,
-        store: str | Path,
+        name: str = "pipeline",
+        store: str | Path | None = None,
         parts: int = 2,
         partitioner: str | partitioners.Partitioner = "hdrf",
         schema: GraphSchema | None = None,
@@ -59,14 +60,17 @@ class StreamingGNN:
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
         if parts < 1:
             raise ValueError(f"parts={parts}: at least 1, please")
-        self.model, self.name, self.store, self.parts = model, name, str(store), parts
+        self.model, self.name, self.parts = model, name, parts
+        self.store = None if store is None else str(store)
         self.partitioner = partitioners.partitioner(partitioner)
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
-        self.arrays = default_arrays(name, self.store) if arrays is None else str(arrays)
+        self.arrays = None if arrays is None else str(arrays)
         self.on_dead_letter = on_dead_letter
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
-        """The embeddings that the events change, batch by batch; lazy: any source, sink and trigger will do."""
+        """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
+        if self.store is None:
+            raise ValueError("name a store for the graph log: StreamingGNN(..., store='/data/graph')")
         events = with_commands(self.store, events)
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
@@ -80,15 +84,42 @@ class StreamingGNN:
         rows = f"id {types['src']}, {OUTPUT}"
         return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, rows)
 
+    def start(
+        self,
+        events: DataFrame,
+        output: str | Path,
+        *,
+        checkpoint: str | Path,
+        trigger: dict[str, Any] | None = None,
+        restarts: int = 3,
+        tasks: int | None = None,
+    ) -> Supervised:
+        """Run the pipeline into a Parquet table, and start it again when state was lost under it.
+
+        `trigger` is what `writeStream.trigger` takes: `{"availableNow": True}`, say.
+        """
+        self.store = self.store or str(Path(checkpoint) / STORE)
+
+        def begin() -> StreamingQuery:
+            writer = self.transform(events, tasks=tasks).writeStream.format("parquet")
+            writer = writer.option("path", str(output)).option("checkpointLocation", str(checkpoint))
+            return (writer.trigger(**trigger) if trigger else writer).start()
+
+        return Supervised(begin, restarts)
+
     def refresh(self) -> None:
         """Ask the running query to make everything anew from the log, in its next batch."""
-        command(Path(self.store) / "control", "refresh")
+        if self.store is None:
+            raise ValueError("there is no store yet: start the pipeline first")
+        command(f"{self.store}/control", "refresh")
 
     def plan(self, types: dict[str, str]) -> Plan:
         """What the workers are told, for events whose columns have these Spark types; settles the store."""
+        assert self.store is not None
         store = Store(self.store)
         store.fix(
             {
+                "name": self.name,
                 "parts": self.parts,
                 "partitioner": {"name": self.partitioner.name, **asdict(self.partitioner)},
                 "schema": self.schema.to_dict(),
@@ -100,7 +131,7 @@ class StreamingGNN:
         return Plan(
             name=self.name,
             store=self.store,
-            arrays=self.arrays,
+            arrays=self.arrays or default_arrays(self.name, self.store),
             parts=self.parts,
             partitioner=self.partitioner,
             schema=self.schema,
@@ -109,9 +140,3 @@ class StreamingGNN:
             layers=len(self.model.layers),
             stop_on_dead_letter=self.on_dead_letter == "stop",
         )
-
-
-def default_arrays(name: str, store: str) -> str:
-    """Where the arrays of a pipeline lie on the host."""
-    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
-    return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")

@@ -191,7 +191,7 @@ def test_it_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) 
     ids=lambda schema: schema.edges,
 )
 def test_it_agrees_with_check_on_every_combination(spark: SparkSession, schema: GraphSchema) -> None:
-    choices = {
+    choices: dict[str, list[Any]] = {
         "op": ["create", "update", "delete", "destroy", None],
         "element": ["vertex", "edge", "feature", "edge_feature", "label", "hyperedge", None],
         "src": [1, None],

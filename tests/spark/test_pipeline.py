@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -101,8 +101,8 @@ class Run:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])

@@ -223,11 +223,7 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
         (op.isNull() | ~op.isin(*_OPS), Reason.UNKNOWN_OPERATION),
         (element.isNull() | ~element.isin(*_ELEMENTS), Reason.UNKNOWN_ELEMENT),
         (event["time"].isNull() | (event["time"] == NO_TIME), Reason.NULL_TIME),
-        (
-            event["src"].isNull()
-            | (is_edge & event["dst"].isNull() & event["src"].isNotNull() & (op == "create")),
-            Reason.NULL_ID,
-        ),
+        (event["src"].isNull() | (is_edge & event["dst"].isNull()), Reason.NULL_ID),
         (is_edge & event["key"].isNull(), Reason.MISSING_KEY)
         if schema.edges == "keyed"
         else (is_edge & event["key"].isNotNull(), Reason.UNEXPECTED_KEY),

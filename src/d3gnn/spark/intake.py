@@ -1,9 +1,9 @@
 """Partition's task: the graph log is its commit point, and it decides when everything begins anew.
 
 Entry b of the log is made before anything of batch b is sent on; a batch that is run again reads it instead
-of deciding again. Partition runs first in every batch and can see the versions of all operators' arrays on the
-host: if any of them is neither at this batch nor one behind, it rebuilds the graph from the log and sends it
-whole, in a new epoch, through the same chain.
+of deciding again. Partition runs first in every batch and can see the versions of all operators' arrays on
+the host: if any of them is neither at this batch nor one behind, it rebuilds the graph from the log and sends
+it whole, in a new epoch, through the same chain.
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ another left off. Their version says which batch they have taken in:
 from __future__ import annotations
 
 import gc
+import hashlib
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +35,10 @@ from d3gnn.spark.store import Store
 
 Bytes = bytes | bytearray | memoryview
 Parcels = Sequence[tuple[int, bytes]]
+
+
+#: The store's name under a checkpoint.
+STORE = "graph"
 
 
 @dataclass(frozen=True)
@@ -199,3 +205,9 @@ def _read_kept(path: Path) -> Parcels:
         parcels.append((target, data[at : at + length]))
         at += length
     return parcels
+
+
+def default_arrays(name: str, store: str) -> str:
+    """Where the arrays of a pipeline lie on the host."""
+    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")

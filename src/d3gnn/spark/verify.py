@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from d3gnn.events import keys_of
+from d3gnn.events import GraphSchema, keys_of
+from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
 from d3gnn.spark.graph_log import GraphLog
-from d3gnn.spark.runtime import Plan, Runtime
+from d3gnn.spark.models import get_model, newest_model
+from d3gnn.spark.runtime import STORE, Plan, Runtime, default_arrays
 from d3gnn.spark.store import Store
 
 
@@ -22,6 +25,28 @@ class Verdict:
     edges: int
     max_relative_error: float
     missing: int  # vertices of the log that the pipeline does not hold
+
+
+def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
+    """The plan of the pipeline whose checkpoint, or store, this folder is."""
+    inside = Path(folder) / STORE
+    store = Store(inside if inside.is_dir() else folder)
+    if not store.exists("settings.json"):
+        raise FileNotFoundError(f"{folder} is neither a checkpoint of a d3gnn pipeline nor a store of one")
+    settings = store.settings
+    path, version = newest_model(store)
+    model = get_model(store, path)
+    return Plan(
+        name=settings["name"],
+        store=store.uri,
+        arrays=arrays or default_arrays(settings["name"], store.uri),
+        parts=settings["parts"],
+        partitioner=make_partitioner(**settings["partitioner"]),
+        schema=GraphSchema(**settings["schema"]),
+        model=path,
+        model_version=version,
+        layers=len(model.layers),
+    )
 
 
 def verify(plan: Plan) -> Verdict:
