@@ -11,7 +11,8 @@ import d3gnn
 
 PUBLIC = {
     "d3gnn": [
-        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latest", "nn",
+        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latest",
+        "nn",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",

@@ -201,7 +201,10 @@ class MappedSpace(Space):
         super().reset()
         for path in self.folder.glob("*.array"):
             if path.stem not in self._arrays:
-                path.unlink()
+                # Emptied, not deleted: another process may have this very file mapped, and must follow.
+                os.truncate(path, 0)
+        self._header[2] += 1
+        self.generation = int(self._header[2])
 
     def growth(self, nbytes: int) -> float:
         """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
@@ -248,6 +251,9 @@ class MappedSpace(Space):
         self.generation = int(self._header[2])
 
     def _remap(self, array: GrowableArray, rows: int) -> None:
+        if rows == 0:
+            array.data = np.zeros((0, *array.row_shape), array.dtype)
+            return
         file = os.open(self._path(array), os.O_RDWR)
         try:
             flat = self._map(file, rows * array.row_bytes)
