@@ -78,7 +78,12 @@ class Adjacency:
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         """Put edges into their slots, which are free."""
-        wanted = _rooms_wanted(src, dst, self._segments[0].data, self._segments[1].data)
+        out_wanted, in_wanted = _try_insert(
+            slots, src, dst, self._edges.data, *self.out, *self.into, self._counters
+        )
+        if out_wanted == 0 and in_wanted == 0:
+            return
+        wanted = (out_wanted, in_wanted)
         for k, pool in enumerate(self._pools):
             if int(self._counters[k]) + wanted[k] > len(pool.data):
                 needed = self._squeeze(k, wanted[k]) + wanted[k]
@@ -87,7 +92,7 @@ class Adjacency:
                         f"a part cannot hold so many edges ({len(slots):,} more): use more parts"
                     )
                 pool.reserve(needed)
-        _insert_both(slots, src, dst, self._edges.data, *self.out, *self.into, self._counters)
+        _try_insert(slots, src, dst, self._edges.data, *self.out, *self.into, self._counters)
 
     def remove(
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
@@ -122,11 +127,6 @@ class Adjacency:
 
 
 @lean
-def _rooms_wanted(src: Ints32, dst: Ints32, out_segments: Ints32, in_segments: Ints32) -> tuple[int, int]:
-    return _room_wanted(src, out_segments), _room_wanted(dst, in_segments)
-
-
-@lean
 def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
     """How much pool it takes to move the segments that these inserts overflow. Leaves no trace."""
     wanted = 0
@@ -146,15 +146,20 @@ def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
 
 
 @lean
-def _insert_both(
+def _try_insert(
     slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32, out_pool: Ints32,
     in_segments: Ints32, in_pool: Ints32, counters: Ints,
-) -> None:  # fmt: skip
+) -> tuple[int, int]:  # fmt: skip
+    """Insert and return zeros; or, where a pool has no room for it, do nothing and say how much it takes."""
+    out_wanted, in_wanted = _room_wanted(src, out_segments), _room_wanted(dst, in_segments)
+    if counters[0] + out_wanted > len(out_pool) or counters[1] + in_wanted > len(in_pool):
+        return out_wanted, in_wanted
     for i in range(len(slots)):
         edges[slots[i], SRC], edges[slots[i], DST] = src[i], dst[i]
     counters[0] = _insert(slots, src, dst, edges, OUT_PLACE, out_segments, out_pool, counters[0])
     counters[1] = _insert(slots, dst, src, edges, IN_PLACE, in_segments, in_pool, counters[1])
     counters[2] += len(slots)
+    return 0, 0
 
 
 @lean

@@ -34,6 +34,10 @@ LINK_PART, LINK_SLOT, NEXT_LINK = range(3)
 PARTIAL_PART, MESSAGES, NEXT_PARTIAL = range(3)
 
 
+#: Rows, values, and causes: event time and arrival.
+Changed = tuple[Ints32, Floats, Ints, Ints]
+
+
 class VertexState:
     """The arrays of a part, and views of them."""
 
@@ -241,34 +245,35 @@ def join_partials(
     return root, aggregate
 
 
-@lean
-def keep_changed(fresh: Floats, value: Floats, unsent: Bytes, touched: Ints) -> int:
-    """Store new values; take rows whose value did not change off the list, unless they were never sent.
+@compiled
+def renew(fresh: Floats, value: Floats, unsent: Bytes, touched: Ints) -> tuple[Ints32, Floats, Ints, Ints]:
+    """Store the touched rows' new values. Which changed, or were never sent: rows, values, causes.
 
-    How many are left.
+    Empties the set.
     """
-    width = fresh.shape[1]
+    n, width = touched[0, VERTEX], value.shape[1]
+    rows, values = np.empty(n, np.int32), np.empty((n, width), np.float32)
+    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
     kept = 0
-    for i in range(touched[0, VERTEX]):
+    for i in range(n):
         row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
         for k in range(width):
             changed |= fresh[i, k] != value[row, k]
             value[row, k] = fresh[i, k]
+            values[kept, k] = fresh[i, k]
         touched[row + 1, MARK] = 0
         if changed:
+            rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
+            unsent[row] = 0
             kept += 1
-            touched[kept, VERTEX] = row
-            touched[kept, TIME] = touched[i + 1, TIME]
-            touched[kept, ARRIVAL] = touched[i + 1, ARRIVAL]
-            touched[row + 1, MARK] = kept
-    touched[0, VERTEX] = kept
-    return kept
+    touched[0, VERTEX] = 0
+    return rows[:kept], values[:kept], time[:kept], arrival[:kept]
 
 
 @compiled
-def hand_over(touched: Ints, value: Floats, unsent: Bytes, changed: int) -> tuple[Ints32, Floats, Ints, Ints]:
-    """The touched rows with values and causes, of which the first `changed` are new; empties the set."""
+def hand_over(touched: Ints, value: Floats, unsent: Bytes) -> tuple[Ints32, Floats, Ints, Ints]:
+    """The touched rows with their values and causes. Empties the set."""
     n, width = touched[0, VERTEX], value.shape[1]
     rows, values = np.empty(n, np.int32), np.empty((n, width), np.float32)
     time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -276,8 +281,7 @@ def hand_over(touched: Ints, value: Floats, unsent: Bytes, changed: int) -> tupl
         row = touched[i + 1, VERTEX]
         rows[i], time[i], arrival[i] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
         touched[row + 1, MARK] = 0
-        if i < changed:
-            unsent[row] = 0
+        unsent[row] = 0
         for k in range(width):
             values[i, k] = value[row, k]
     touched[0, VERTEX] = 0
@@ -286,44 +290,37 @@ def hand_over(touched: Ints, value: Floats, unsent: Bytes, changed: int) -> tupl
 
 @compiled
 def address(
-    part: int, parts: int, new_rows: Ints32, new_parts: Ints32, new_slots: Ints32, touched: Ints,
-    slots: Ints32, first: Ints32, links: Ints32,
+    part: int, parts: int, rows: Ints32, new_parts: Ints32, new_slots: Ints32, slots: Ints32, first: Ints32,
+    links: Ints32,
 ) -> tuple[Ints32, Ints32, Ints]:  # fmt: skip
-    """Who gets which row: places in the list and target slots, by target part.
+    """Who gets which row: places in the list of rows and target slots, by target part.
 
-    Rows of new sources that did not change join the list at its end.
+    Changed rows go to their own part and along their links. New sources stand behind them in the list.
     """
-    changed = touched[0, VERTEX]
-    ends = np.zeros(parts + 1, np.int64)
-    for i in range(changed):
+    n, ends = len(rows), np.zeros(parts + 1, np.int64)
+    for row in rows:
         ends[part + 1] += 1
-        at = first[touched[i + 1, VERTEX]] - 1
+        at = first[row] - 1
         while at >= 0:
             ends[links[at, LINK_PART] + 1] += 1
             at = links[at, NEXT_LINK] - 1
-    for i in range(len(new_rows)):
-        mark = touched[new_rows[i] + 1, MARK]
-        if mark == 0 or mark > changed:
-            touch(touched, new_rows[i], -NEVER, NEVER)
-            ends[new_parts[i] + 1] += 1
+    for p in new_parts:
+        ends[p + 1] += 1
     for p in range(parts):
         ends[p + 1] += ends[p]
     pick, slot = np.empty(ends[parts], np.int32), np.empty(ends[parts], np.int32)
     fill = ends[:parts].copy()
-    for i in range(changed):
-        row = touched[i + 1, VERTEX]
-        pick[fill[part]], slot[fill[part]] = i, slots[row]
+    for i in range(n):
+        pick[fill[part]], slot[fill[part]] = i, slots[rows[i]]
         fill[part] += 1
-        at = first[row] - 1
+        at = first[rows[i]] - 1
         while at >= 0:
             p = links[at, LINK_PART]
             pick[fill[p]], slot[fill[p]] = i, links[at, LINK_SLOT]
             fill[p] += 1
             at = links[at, NEXT_LINK] - 1
-    for i in range(len(new_rows)):
-        mark = touched[new_rows[i] + 1, MARK]
-        if mark > changed:
-            p = new_parts[i]
-            pick[fill[p]], slot[fill[p]] = mark - 1, new_slots[i]
-            fill[p] += 1
+    for i in range(len(new_parts)):
+        p = new_parts[i]
+        pick[fill[p]], slot[fill[p]] = n + i, new_slots[i]
+        fill[p] += 1
     return pick, slot, ends[1:]

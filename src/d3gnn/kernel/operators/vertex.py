@@ -13,12 +13,11 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys, by_kind, joined, key_columns
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import size, touch_all, touch_rows
+from d3gnn.kernel.touched import NEVER, touch_all, touch_rows
 from d3gnn.nn.layer import Layer
-from d3gnn.types import Array, Floats
+from d3gnn.types import Array, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
-_NOTHING = (_NOTHING32, _NOTHING32, _NOTHING32)
 #: What Vertex 0 has something to do for, as plain integers.
 _FOR_INPUTS = [int(kind) for kind in (Kind.VERTICES, Kind.SOURCES, Kind.DROPS, Kind.FEATURES)]
 
@@ -56,19 +55,19 @@ class Vertex(Operator[m.VertexState]):
         state.follow()
         found = by_kind(blocks)
         self._take_topology(state, found)
+        drops, sources = joined(found[Kind.DROPS]), joined(found[Kind.SOURCES])
         if self.layer is None:
             self._take_features(state, joined(found[Kind.VERTICES]), joined(found[Kind.FEATURES]))
+            changed = m.hand_over(state.touched, state.rows.value, state.rows.unsent)
         else:
             self._take_values(state, found[Kind.ROOTS], found[Kind.PARTIALS])
-            if size(state.touched):
-                self._renew(state)
-        count = size(state.touched)
-        self.metrics["touched"] += count
+            changed = self._renew(state, self.layer)
+        self.metrics["touched"] += len(changed[0])
         if self.following is None:
-            return self._output(state, part, joined(found[Kind.DROPS]), count)
+            return self._output(state, part, drops, *changed) if len(changed[0]) or drops else []
         out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
-        if count or found[Kind.SOURCES]:
-            out += self._send(state, part, joined(found[Kind.SOURCES]), self.following, count)
+        if len(changed[0]) or sources:
+            out += self._send(state, part, sources, self.following, *changed)
         return out
 
     def values(self, part: int, rows: Array) -> Floats:
@@ -76,7 +75,7 @@ class Vertex(Operator[m.VertexState]):
         return self.state(part).rows.value[rows]
 
     def _take_topology(self, state: m.VertexState, found: list[list[Block]]) -> None:
-        """New masters, masters that go, and replicas that have become sources."""
+        """New masters, and masters that go."""
         vertices, drops = joined(found[Kind.VERTICES]), joined(found[Kind.DROPS])
         if vertices:
             state.reserve_rows(vertices.extent)
@@ -93,10 +92,6 @@ class Vertex(Operator[m.VertexState]):
             first_partial, partials, _ = state.partials
             m.drop(gone, *state.links, first_partial, partials, state.space.counters)
             rows.value[gone], rows.root[gone], rows.unsent[gone] = 0, 0, 0
-        if self.following and (sources := joined(found[Kind.SOURCES])):
-            state.reserve_links(len(sources))
-            row, target, slot = sources.columns
-            m.link(row, target, slot, *state.links, state.space.counters)
 
     def _take_features(self, state: m.VertexState, vertices: Block | None, features: Block | None) -> None:
         """x(0): the initial value of new vertices, then features over it."""
@@ -122,24 +117,32 @@ class Vertex(Operator[m.VertexState]):
                     block.source, block.full, row, count, time, arrival, partial, *kept, counters, touched
                 )
 
-    def _renew(self, state: m.VertexState) -> None:
-        """psi of every touched master; those whose value stays the same are touched no longer."""
-        assert self.layer is not None
+    def _renew(self, state: m.VertexState, layer: Layer) -> m.Changed:
+        """psi of every touched master; those whose value stays the same are left out."""
         rows, touched = state.rows, state.touched
         root, aggregate = m.join_partials(touched, rows.root, *state.partials, self._divides)
-        fresh = self.layer.update(torch.from_numpy(root), torch.from_numpy(aggregate))
-        m.keep_changed(fresh.numpy(), rows.value, rows.unsent, touched)
+        fresh = root[:, :0]
+        if len(root):
+            fresh = layer.update(torch.from_numpy(root), torch.from_numpy(aggregate)).numpy()
+        return m.renew(fresh, rows.value, rows.unsent, touched)
 
     def _send(
-        self, state: m.VertexState, part: int, sources: Block | None, following: Layer, changed: int
-    ) -> list[Block]:
-        """Changed values to every replica that is a source, and unchanged ones to new sources only."""
-        touched, rows = state.touched, state.rows
-        new_row, new_part, new_slot = sources.columns if sources else _NOTHING
-        pick, slot, ends = m.address(
-            part, self.parts, new_row, new_part, new_slot, touched, rows.slot, *state.links
-        )
-        sent, value, time, arrival = m.hand_over(touched, rows.value, rows.unsent, changed)
+        self, state: m.VertexState, part: int, sources: Block | None, following: Layer,
+        row: Ints32, value: Floats, time: Ints, arrival: Ints,
+    ) -> list[Block]:  # fmt: skip
+        """Changed values to every replica that is a source; to new sources, theirs, changed or not."""
+        changed = len(row)
+        new_part, new_slot = _NOTHING32, _NOTHING32
+        if sources:
+            new_row, new_part, new_slot = sources.columns
+            value = np.concatenate([value, state.rows.value[new_row]])
+            # Where a source is new, no edge has a message to replace: nothing comes of its cause.
+            time = np.concatenate([time, np.full(len(new_row), -NEVER)])
+            arrival = np.concatenate([arrival, np.full(len(new_row), NEVER)])
+        pick, slot, ends = m.address(part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links)
+        if sources:
+            state.reserve_links(len(sources))
+            m.link(new_row, new_part, new_slot, *state.links, state.space.counters)
         x = torch.from_numpy(value)
         message = following.message(x).numpy()
         blocks = []
@@ -147,22 +150,20 @@ class Vertex(Operator[m.VertexState]):
         for target, end in enumerate(ends.tolist()):
             if end > begin:
                 mine: tuple[Array, ...] = (time, arrival, message)
-                if not (len(sent) == end - begin == changed and target == part):  # else in order, each once
+                if self.parts > 1:  # else in order, each once
                     mine = tuple(column[pick[begin:end]] for column in mine)
                 blocks.append(Block(Kind.VALUES, part, target, (slot[begin:end], *mine)))
             begin = end
         if not following.sends_value and changed:
             root = following.root(x[:changed]).numpy()
-            mine = (sent[:changed], time[:changed], arrival[:changed], root)
-            blocks.append(Block(Kind.ROOTS, part, part, mine))
+            blocks.append(Block(Kind.ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
         return blocks
 
-    def _output(self, state: m.VertexState, part: int, drops: Block | None, count: int) -> list[Block]:
-        if not count and not drops:
-            return []
-        rows = state.rows
-        row, value, time, arrival = m.hand_over(state.touched, rows.value, rows.unsent, count)
-        deleted = np.zeros(count, np.uint8)
+    def _output(
+        self, state: m.VertexState, part: int, drops: Block | None,
+        row: Ints32, value: Floats, time: Ints, arrival: Ints,
+    ) -> list[Block]:  # fmt: skip
+        deleted = np.zeros(len(row), np.uint8)
         if drops:
             gone, tombstone, when, came = (c[drops.columns[1] > 0] for c in drops.columns)
             row, deleted = np.concatenate([row, gone]), np.concatenate([deleted, tombstone])
