@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from d3gnn.kernel.partitioners import HDRF, Random
     from d3gnn.pipeline import StreamingGNN
     from d3gnn.spark.frames import from_edges, latest
+    from d3gnn.spark.session import session
 
 __all__ = [
     "HDRF",
@@ -21,6 +22,7 @@ __all__ = [
     "from_edges",
     "latest",
     "nn",
+    "session",
 ]
 __version__ = "0.1.0"
 
@@ -33,6 +35,7 @@ _HOMES = {
     "StreamingGNN": "d3gnn.pipeline",
     "from_edges": "d3gnn.spark.frames",
     "latest": "d3gnn.spark.frames",
+    "session": "d3gnn.spark.session",
 }
 
 

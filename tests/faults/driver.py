@@ -5,9 +5,11 @@ from pathlib import Path
 
 from d3gnn import GraphSchema, StreamingGNN
 from d3gnn.nn import GraphSAGE
-from d3gnn.session import session
+from d3gnn.spark.session import session
 
-SCHEMA = "op string, element string, src long, dst long, key long, feature string, value array<float>, time long"
+SCHEMA = (
+    "op string, element string, src long, dst long, key long, feature string, value array<float>, time long"
+)
 
 
 def main(folder: Path) -> None:

@@ -50,12 +50,15 @@ def _with_all_columns(batch: EventBatch) -> pa.Table:
 
 
 def start_driver(folder: Path, moment: str = "") -> subprocess.Popen[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(HERE / "assassin"), "ASSASSIN": f"{folder / 'kills'};{moment}"}
-    log = (folder / "driver.log").open("ab")
-    return subprocess.Popen(
-        [sys.executable, str(HERE / "driver.py"), str(folder)],
-        env=environment, stdout=log, stderr=log, start_new_session=True,
-    )  # fmt: skip
+    environment = os.environ | {
+        "PYTHONPATH": str(HERE / "assassin"),
+        "ASSASSIN": f"{folder / 'kills'};{moment}",
+    }
+    with (folder / "driver.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, str(HERE / "driver.py"), str(folder)],
+            env=environment, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
 
 
 def check(folder: Path, oracle: Oracle) -> None:

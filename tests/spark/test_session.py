@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn import session
-from d3gnn.spark import java
+from d3gnn.spark import java, session
 
 
 def java_at(home: Path, version: str, *, release: bool = True) -> Path:

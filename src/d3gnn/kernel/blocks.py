@@ -58,6 +58,11 @@ class Kind(IntEnum):
     OUTPUT = 11
 
 
+# Looking a member up in its class takes longer than much of what is done with it.
+(
+    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT,
+) = Kind  # fmt: skip
+
 #: Topology, the kinds up to this one, rides along unchanged from Partition to the last operator.
 LAST_TOPOLOGY = Kind.ADDS
 

@@ -54,6 +54,11 @@ class KeyColumn:
         self._ends.data[rows, 0] = keys.offsets[:-1] - first + begin
         self._ends.data[rows, 1] = keys.offsets[1:] - first + begin
 
+    def room_for_ints(self, top: int) -> Ints:
+        """Where integer keys are written by position, with room for those below `top`."""
+        self._ints.reserve(top)
+        return self._ints.data  # type: ignore[no-any-return]
+
     def take(self, rows: Array) -> Keys:
         """The keys at `rows`."""
         if self.type is not StringKeys:
@@ -109,18 +114,23 @@ class IdTable:
         if keys.valid is not None:
             make = keys.valid if create is None else create & keys.valid
         if isinstance(keys, IntKeys):
-            made = _intern_ints(keys.values, make, self._table.data, self._hash.data, count, codes)
+            made = _intern_ints(
+                keys.values, make, self._table.data, self._hash.data, self.keys.room_for_ints(count + n),
+                count, codes,
+            )  # fmt: skip
+            if made:
+                self._counters[_TYPE] = _INT
         else:
             self.keys._ends.reserve(count + n)
             made = _intern_strings(
                 keys.offsets, keys.data, hash_keys(keys), make, self._table.data, self._hash.data,
                 self.keys._ends.data, self.keys._data.data, count, codes,
             )  # fmt: skip
-        if made:
-            fresh = np.empty(made, np.int64)
-            _first_rows(codes, count, fresh)
-            self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
-            self._counters[_COUNT] = count + made
+            if made:
+                fresh = np.empty(made, np.int64)
+                _first_rows(codes, count, fresh)
+                self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
+        self._counters[_COUNT] = count + made
         if keys.valid is not None:
             codes[~keys.valid] = -1
         return codes
@@ -153,7 +163,9 @@ def _rehash(hashes: Hashes, count: int, table: Ints32) -> None:
 
 
 @compiled
-def _intern_ints(values: Ints, make: Bools, table: Ints32, known: Hashes, count: int, codes: Ints32) -> int:
+def _intern_ints(
+    values: Ints, make: Bools, table: Ints32, known: Hashes, keys: Ints, count: int, codes: Ints32
+) -> int:
     mask = _slots(table)
     first = count
     for i in range(len(values)):
@@ -166,6 +178,7 @@ def _intern_ints(values: Ints, make: Bools, table: Ints32, known: Hashes, count:
             codes[i] = table[at] - 1
         elif len(make) == 0 or make[i]:
             known[count] = h
+            keys[count] = values[i]
             codes[i] = count
             count += 1
             table[at] = count

@@ -1,7 +1,7 @@
-"""Kills the worker processes that load it, where and when the environment says: once for each (operator, batch).
+"""Kills the worker processes that load it, once for each (operator, batch) that the environment names.
 
-`ASSASSIN=folder;moment`: the moment is `during` (arrays changed, version not stamped) or `after` (version stamped,
-output not handed out). In the folder, a file `operator.batch` asks for a kill, and is removed by it.
+`ASSASSIN=folder;moment`: the moment is `during` (arrays changed, version not stamped) or `after` (version
+stamped, output not handed out). In the folder, a file `operator.batch` asks for a kill, which removes it.
 """
 
 import os

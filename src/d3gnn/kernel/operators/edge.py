@@ -9,7 +9,19 @@ import numpy as np
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency, Removed
 from d3gnn.kernel.aggregators import aggregator
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, joined
+from d3gnn.kernel.blocks import (
+    ADDS,
+    LAST_TOPOLOGY,
+    LEAVES,
+    PARTIALS,
+    REMOVES,
+    REPLICAS,
+    ROOTS,
+    VALUES,
+    Block,
+    by_kind,
+    joined,
+)
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, clear, make_touched, size, touch
@@ -75,10 +87,10 @@ class Edge(Operator[EdgeState]):
         state.follow()
         blocks = list(blocks)
         found = by_kind(blocks)
-        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == Kind.ROOTS]
-        removes, leaves = joined(found[Kind.REMOVES]), joined(found[Kind.LEAVES])
-        replicas, adds = joined(found[Kind.REPLICAS]), joined(found[Kind.ADDS])
-        values = found[Kind.VALUES]
+        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == ROOTS]
+        removes, leaves = joined(found[REMOVES]), joined(found[LEAVES])
+        replicas, adds = joined(found[REPLICAS]), joined(found[ADDS])
+        values = found[VALUES]
         if replicas or adds:
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         if replicas:
@@ -155,7 +167,7 @@ class Edge(Operator[EdgeState]):
     def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
         slot, time, arrival, value = block.columns
         columns = (state.master.data[slot, 1], time, arrival, value)
-        return Block(Kind.ROOTS, part, part, columns, sequence=block.sequence)
+        return Block(ROOTS, part, part, columns, sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         touched = state.touched
@@ -171,7 +183,7 @@ class Edge(Operator[EdgeState]):
             end = int(ends[target])
             if end > begin or whole:
                 mine = columns if self.parts == 1 else tuple(c[begin:end] for c in columns)
-                blocks.append(Block(Kind.PARTIALS, part, target, mine, full=whole))
+                blocks.append(Block(PARTIALS, part, target, mine, full=whole))
             begin = end
         return blocks
 

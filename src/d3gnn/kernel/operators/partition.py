@@ -22,7 +22,19 @@ from d3gnn.events import (
 )
 from d3gnn.events import order as order_of
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.blocks import Block, Kind, key_columns
+from d3gnn.kernel.blocks import (
+    ADDS,
+    DROPS,
+    FEATURES,
+    LEAVES,
+    REMOVES,
+    REPLICAS,
+    SOURCES,
+    VERTICES,
+    Block,
+    Kind,
+    key_columns,
+)
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.edge_table import LOAD, NEXT_EDGE, NEXT_ROW, NEXT_SLOT, EdgeTable
 from d3gnn.kernel.ids import IdTable
@@ -313,11 +325,11 @@ class Partition:
             ends, slot, part, row = _gather_replicas(
                 first_replica, n, self.parts, lists, graph.live, vertices, replicas
             )
-            self._send(blocks, Kind.REPLICAS, ends, (slot, part, row), graph.parts[NEXT_SLOT])
+            self._send(blocks, REPLICAS, ends, (slot, part, row), graph.parts[NEXT_SLOT])
         if n := counts[d.N_SOURCE]:
             vertex, replica = lists[d.SOURCE_VERTEX, :n], replicas[lists[d.SOURCE_REPLICA, :n]]
             columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
-            self._group(blocks, Kind.SOURCES, _alive_masters(vertex, graph.live, vertices), columns)
+            self._group(blocks, SOURCES, _alive_masters(vertex, graph.live, vertices), columns)
         if n := counts[d.N_DROP]:
             vertex, event = lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n]
             self._drop_blocks(blocks, vertex, event, time, arrival, first_replica)
@@ -326,13 +338,13 @@ class Partition:
             columns = (lists[d.REMOVE_SLOT, :n], time[event], arrival[event])
             if not self.schema.directed:
                 columns, part = _both_ways(columns), _one_way_loops(part, lists[d.REMOVE_LOOP, :n] > 0)
-            self._group(blocks, Kind.REMOVES, part, columns)
+            self._group(blocks, REMOVES, part, columns)
         if counts[d.N_ADD]:
             ends, slot, src, dst, when, came = _gather_adds(
                 self.parts, self.schema.directed, *made, graph.live, vertices, replicas, time, arrival
             )
             extents = graph.parts[NEXT_EDGE] if self.schema.directed else 2 * graph.parts[NEXT_EDGE]
-            self._send(blocks, Kind.ADDS, ends, (slot, src, dst, when, came), extents)
+            self._send(blocks, ADDS, ends, (slot, src, dst, when, came), extents)
         if n := counts[d.N_FEATURE]:
             vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
             feature = events.feature[event].astype(np.int32)
@@ -340,7 +352,7 @@ class Partition:
             widest = max(self.schema.features.values())
             values = _padded(event, events.values, events.value_offsets, widest)
             columns = (vertices[vertex, MASTER_ROW], feature, time[event], arrival[event], values)
-            self._group(blocks, Kind.FEATURES, _alive_masters(vertex, graph.live, vertices), columns)
+            self._group(blocks, FEATURES, _alive_masters(vertex, graph.live, vertices), columns)
         return blocks
 
     def _vertex_blocks(
@@ -357,7 +369,7 @@ class Partition:
                 key, blob = key_columns(self.ids.keys.take(code[begin:end]))
                 columns = (*(c[begin:end] for c in (row, slot, seed, when, came)), key)
                 extent = int(graph.parts[NEXT_ROW, target])
-                blocks.append(Block(Kind.VERTICES, 0, target, columns, extent, blob=blob))
+                blocks.append(Block(VERTICES, 0, target, columns, extent, blob=blob))
             begin = end
 
     def _drop_blocks(
@@ -369,11 +381,11 @@ class Partition:
         # A vertex that was deleted and made again in one batch has no tombstone: one row per id.
         tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
         columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
-        self._group(blocks, Kind.DROPS, master[:, MASTER_PART], columns)
+        self._group(blocks, DROPS, master[:, MASTER_PART], columns)
         which, replica = _replicas_of(vertex, graph.placement.vertex, graph.placement.replica, first_replica)
         left, event = graph.placement.replica[replica], event[which]
         columns = (left[:, REPLICA_SLOT], time[event], arrival[event])
-        self._group(blocks, Kind.LEAVES, left[:, REPLICA_PART], columns)
+        self._group(blocks, LEAVES, left[:, REPLICA_PART], columns)
 
     def _group(
         self, blocks: list[Block], kind: Kind, part: Array, columns: tuple[Array, ...],

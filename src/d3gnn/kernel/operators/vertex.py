@@ -10,7 +10,22 @@ import torch
 from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.aggregators import aggregator
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys, by_kind, joined, key_columns
+from d3gnn.kernel.blocks import (
+    DROPS,
+    FEATURES,
+    LAST_TOPOLOGY,
+    OUTPUT,
+    PARTIALS,
+    ROOTS,
+    SOURCES,
+    VALUES,
+    VERTICES,
+    Block,
+    block_keys,
+    by_kind,
+    joined,
+    key_columns,
+)
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.touched import NEVER, touch_all, touch_rows
@@ -19,7 +34,7 @@ from d3gnn.types import Array, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
-_FOR_INPUTS = [int(kind) for kind in (Kind.VERTICES, Kind.SOURCES, Kind.DROPS, Kind.FEATURES)]
+_FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES)]
 
 
 class Vertex(Operator[m.VertexState]):
@@ -55,12 +70,12 @@ class Vertex(Operator[m.VertexState]):
         state.follow()
         found = by_kind(blocks)
         self._take_topology(state, found)
-        drops, sources = joined(found[Kind.DROPS]), joined(found[Kind.SOURCES])
+        drops, sources = joined(found[DROPS]), joined(found[SOURCES])
         if self.layer is None:
-            self._take_features(state, joined(found[Kind.VERTICES]), joined(found[Kind.FEATURES]))
+            self._take_features(state, joined(found[VERTICES]), joined(found[FEATURES]))
             changed = m.hand_over(state.touched, state.rows.value, state.rows.unsent)
         else:
-            self._take_values(state, found[Kind.ROOTS], found[Kind.PARTIALS])
+            self._take_values(state, found[ROOTS], found[PARTIALS])
             changed = self._renew(state, self.layer)
         self.metrics["touched"] += len(changed[0])
         if self.following is None:
@@ -76,7 +91,7 @@ class Vertex(Operator[m.VertexState]):
 
     def _take_topology(self, state: m.VertexState, found: list[list[Block]]) -> None:
         """New masters, and masters that go."""
-        vertices, drops = joined(found[Kind.VERTICES]), joined(found[Kind.DROPS])
+        vertices, drops = joined(found[VERTICES]), joined(found[DROPS])
         if vertices:
             state.reserve_rows(vertices.extent)
             row, slot, seed = vertices.columns[:3]
@@ -152,11 +167,11 @@ class Vertex(Operator[m.VertexState]):
                 mine: tuple[Array, ...] = (time, arrival, message)
                 if self.parts > 1:  # else in order, each once
                     mine = tuple(column[pick[begin:end]] for column in mine)
-                blocks.append(Block(Kind.VALUES, part, target, (slot[begin:end], *mine)))
+                blocks.append(Block(VALUES, part, target, (slot[begin:end], *mine)))
             begin = end
         if not following.sends_value and changed:
             root = following.root(x[:changed]).numpy()
-            blocks.append(Block(Kind.ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
+            blocks.append(Block(ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
         return blocks
 
     def _output(
@@ -170,4 +185,4 @@ class Vertex(Operator[m.VertexState]):
             time, arrival = np.concatenate([time, when]), np.concatenate([arrival, came])
             value = np.concatenate([value, np.zeros((len(gone), self.width), np.float32)])
         keys, blob = key_columns(state.keys.take(row))
-        return [Block(Kind.OUTPUT, part, part, (deleted, time, arrival, value, keys), blob=blob)]
+        return [Block(OUTPUT, part, part, (deleted, time, arrival, value, keys), blob=blob)]
