@@ -13,7 +13,7 @@ from d3gnn.spark.control import command
 from d3gnn.spark.host import run_operator, run_output, run_partition, with_commands
 from d3gnn.spark.models import put_model
 from d3gnn.spark.rows import OUTPUT
-from d3gnn.spark.runtime import STORE, Plan, default_arrays
+from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
 from d3gnn.spark.store import Store
 from d3gnn.spark.supervise import Supervised
 
@@ -61,10 +61,10 @@ class StreamingGNN:
         if parts < 1:
             raise ValueError(f"parts={parts}: at least 1, please")
         self.model, self.name, self.parts = model, name, parts
-        self.store = None if store is None else str(store)
+        self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
-        self.arrays = None if arrays is None else str(arrays)
+        self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
@@ -98,7 +98,7 @@ class StreamingGNN:
 
         `trigger` is what `writeStream.trigger` takes: `{"availableNow": True}`, say.
         """
-        self.store = self.store or str(Path(checkpoint) / STORE)
+        self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
 
         def begin() -> StreamingQuery:
             writer = self.transform(events, tasks=tasks).writeStream.format("parquet")

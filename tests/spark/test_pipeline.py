@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from d3gnn.events import Event, EventBatch, Key
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
 from d3gnn.pipeline import StreamingGNN
+from d3gnn.spark.verify import stored_plan, verify
 from d3gnn.testing import random_batches
 
 SCHEMA = (
@@ -125,7 +127,8 @@ def test_lost_arrays_are_rebuilt_from_the_log(spark: SparkSession, folder: Path)
     first, second, third = random_batches(schema, seed=8, n_batches=3, batch_size=60, n_vertices=40)
     run.stream.write(first)
     run.go()
-    for file in (folder / "arrays" / "edge-1" / "0").iterdir():
+    (part,) = (folder / "arrays").glob("*/edge-1/0")
+    for file in part.iterdir():
         file.unlink()
     run.stream.write(second)
     query = run.go()
@@ -156,3 +159,35 @@ def test_another_model_makes_everything_anew(spark: SparkSession, folder: Path) 
     run.stream.write(second)
     run.go()
     run.check()
+
+
+def test_a_new_query_does_not_take_the_arrays_of_an_old_one_for_its_own(
+    spark: SparkSession, folder: Path
+) -> None:
+    schema = GraphSchema(features={"x": 3})
+    run = Run(spark, folder, schema, 2)
+    run.stream.write([events.edge(1, 2, time=1), events.edge(2, 3, time=1)])
+    run.go()
+    for name in ("store", "checkpoint", "out", "in"):
+        shutil.rmtree(folder / name)
+    again = Run(spark, folder, schema, 2)
+    again.stream.write([events.edge(7, 8, time=1)])
+    again.go()
+    again.check()
+
+
+def test_verify_compares_what_the_pipeline_holds_with_its_log(spark: SparkSession, folder: Path) -> None:
+    schema = GraphSchema(features={"x": 3})
+    run = Run(spark, folder, schema, 2)
+    for batch in random_batches(schema, seed=2, n_batches=2, batch_size=80, n_vertices=40):
+        run.stream.write(batch)
+    run.go()
+    plan = stored_plan(folder / "store", arrays=str(folder / "arrays"))
+    verdict = verify(plan)
+    assert (verdict.vertices, verdict.missing) == (len(run.stream.oracle.vertices), 0)
+    assert verdict.max_relative_error < 1e-5
+    (value,) = (folder / "arrays").glob("*/vertex-2/0/value.array")
+    held = np.memmap(value, np.float32, "r+")
+    held[:4] += 1.0
+    held.flush()
+    assert verify(plan).max_relative_error > 1e-2

@@ -20,6 +20,7 @@ from d3gnn.spark.store import Store
 from d3gnn.testing import random_batches
 
 LAYERS = 2
+QUERY = "0-0-0-0-0"
 
 
 def make_plan(folder: Path, parts: int) -> Plan:
@@ -39,13 +40,13 @@ def route(parcels: list[Parcels], part: int) -> list[bytearray]:
 
 def run_chain(plan: Plan, stamp: Stamp, events: EventBatch, *, runs: int = 1, restart: bool = False) -> None:
     """One batch through all operators, each run `runs` times; with new worker processes where `restart`."""
-    runtime = Runtime(plan)
+    runtime = Runtime(plan, QUERY)
     blocks = runtime.partition.process(events, 0).blocks
     sent: list[Parcels] = [list(pack_parcels(stamp, 0, plan.parts, blocks))]
     names = ["vertex-0"] + [f"{kind}-{i}" for i in range(1, LAYERS + 1) for kind in ("edge", "vertex")]
     for name in names:
         if restart:
-            runtime = Runtime(plan)
+            runtime = Runtime(plan, QUERY)
         sources = 1 if name == "vertex-0" else plan.parts
         outputs: list[list[Parcels]] = []
         for _ in range(runs):
@@ -64,7 +65,7 @@ def test_chain_equals_the_oracle(tmp_path: Path, parts: int, runs: int, restart:
     for b, batch in enumerate(random_batches(plan.schema, seed=9, n_batches=8, batch_size=50, n_vertices=30)):
         oracle.apply(batch)
         run_chain(plan, Stamp(0, b, False), batch, runs=runs, restart=restart)
-    runtime = Runtime(plan)
+    runtime = Runtime(plan, QUERY)
     expected = embeddings(runtime.model, oracle)
     engine = LocalEngine(runtime.model, parts, HDRF(), plan.schema)
     engine.partition, engine.vertices[-1] = runtime.partition, runtime.operator(f"vertex-{LAYERS}")  # type: ignore[call-overload]
@@ -76,7 +77,7 @@ def test_a_batch_that_was_begun_and_not_finished_is_lost(tmp_path: Path) -> None
     plan = make_plan(tmp_path, 1)
     first, second = random_batches(plan.schema, seed=1, n_batches=2, batch_size=20, n_vertices=9)
     run_chain(plan, Stamp(0, 0, False), first)
-    Runtime(plan).space("edge-1", 0).begin()
+    Runtime(plan, QUERY).space("edge-1", 0).begin()
     with pytest.raises(StateLost, match="begun and not finished"):
         run_chain(plan, Stamp(0, 1, False), second)
 
@@ -92,11 +93,11 @@ def test_a_refresh_takes_whatever_was_there_before(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, 2)
     first, second = random_batches(plan.schema, seed=1, n_batches=2, batch_size=20, n_vertices=9)
     run_chain(plan, Stamp(0, 0, False), first)
-    runtime = Runtime(plan)
+    runtime = Runtime(plan, QUERY)
     runtime.space("vertex-1", 1).begin()
     runtime.partition.reset()
     run_chain(plan, Stamp(4, 7, True), second, runs=2)
-    assert Runtime(plan).space("vertex-1", 1).version == (4, 8)
+    assert Runtime(plan, QUERY).space("vertex-1", 1).version == (4, 8)
 
 
 def test_a_missing_parcel_is_noticed() -> None:

@@ -84,23 +84,26 @@ def _partition_task(plan: Plan) -> Callable[[Batches], Batches]:
 
         number, query = _batch_and_query()
         events, commands = read_rows(batches)
-        yield from _parcel_batches(Intake(Runtime.of(plan)).run(number, query, events, commands))
+        done = Intake(Runtime.of(plan, query)).run(number, events, commands)
+        yield from _parcel_batches(done)
 
     return task
 
 
 def _operator_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
+        _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
-            yield from _parcel_batches(Runtime.of(plan).run(name, part, parcels, sources))
+            yield from _parcel_batches(Runtime.of(plan, query).run(name, part, parcels, sources))
 
     return task
 
 
 def _output_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
+        _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
-            done = Runtime.of(plan).run(name, part, parcels, sources)
+            done = Runtime.of(plan, query).run(name, part, parcels, sources)
             yield from output_rows(plan, part, done)
 
     return task

@@ -40,10 +40,12 @@ class Intake:
         self._store = Store(runtime.plan.store)
         self._log = GraphLog(self._store)
 
-    def run(self, batch: int, query: str, events: EventBatch | None, commands: set[str]) -> Done:
+    def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> Done:
         """Take in batch number `batch` of the query."""
         begun = time.perf_counter()
-        self._store.bind(query)
+        self._store.bind(self._runtime.query)
+        if batch == 0:
+            self._runtime.sweep()
         space = self._runtime.space("partition", 0)
         assert isinstance(space, MappedSpace)
         with space.locked():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
@@ -68,17 +69,17 @@ class Done:
 class Runtime:
     """The operators of one plan in one worker process."""
 
-    _made: dict[Plan, Runtime] = {}  # noqa: RUF012  # one for each plan and process
+    _made: dict[tuple[Plan, str], Runtime] = {}  # noqa: RUF012  # one for each query and process
 
     @staticmethod
-    def of(plan: Plan) -> Runtime:
-        runtime = Runtime._made.get(plan)
+    def of(plan: Plan, query: str) -> Runtime:
+        runtime = Runtime._made.get((plan, query))
         if runtime is None:
-            runtime = Runtime._made[plan] = Runtime(plan)
+            runtime = Runtime._made[plan, query] = Runtime(plan, query)
         return runtime
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, query: str) -> None:
+        self.plan, self.query = plan, query
         torch.set_num_threads(1)  # the tasks are the parallelism
         self._spaces: dict[tuple[str, int], MappedSpace] = {}
         self._operators: dict[str, Operator[Any]] = {}
@@ -122,7 +123,14 @@ class Runtime:
         return space
 
     def folder(self, operator: str, part: int) -> Path:
-        return Path(self.plan.arrays) / operator / str(part)
+        # By query: arrays that an earlier one has left, whose checkpoint was deleted, must not pass for ours.
+        return Path(self.plan.arrays) / self.query / operator / str(part)
+
+    def sweep(self) -> None:
+        """Delete what other queries of this pipeline have left here."""
+        for folder in Path(self.plan.arrays).glob("*-*-*-*-*"):
+            if folder.name != self.query and (folder / "partition" / "0" / "header").exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def run(self, name: str, part: int, parcels: Iterable[Bytes], sources: int) -> Done:
         """Take one part through one batch."""
@@ -209,5 +217,11 @@ def _read_kept(path: Path) -> Parcels:
 
 def default_arrays(name: str, store: str) -> str:
     """Where the arrays of a pipeline lie on the host."""
+    store = absolute(store)
     root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
     return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")
+
+
+def absolute(path: str | Path) -> str:
+    """A local path as seen from anywhere; a URI as it is."""
+    return str(path) if ":/" in str(path) else str(Path(path).resolve())

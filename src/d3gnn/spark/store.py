@@ -146,6 +146,10 @@ class Store:
         self._bound = query_id
         self._sweep()
 
+    def owner(self) -> str:
+        """The streaming query that the store belongs to; empty where none has bound it yet."""
+        return str(self._json(_QUERY)["query"]) if self.exists(_QUERY) else ""
+
     def fix(self, settings: Mapping[str, Any]) -> None:
         """Write down the settings that stay as long as the store does; raises `StoreMismatch` for others.
 

@@ -12,7 +12,7 @@ from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
 from d3gnn.spark.graph_log import GraphLog
 from d3gnn.spark.models import get_model, newest_model
-from d3gnn.spark.runtime import STORE, Plan, Runtime, default_arrays
+from d3gnn.spark.runtime import STORE, Plan, Runtime, absolute, default_arrays
 from d3gnn.spark.store import Store
 
 
@@ -30,7 +30,7 @@ class Verdict:
 def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
     """The plan of the pipeline whose checkpoint, or store, this folder is."""
     inside = Path(folder) / STORE
-    store = Store(inside if inside.is_dir() else folder)
+    store = Store(absolute(inside if inside.is_dir() else folder))
     if not store.exists("settings.json"):
         raise FileNotFoundError(f"{folder} is neither a checkpoint of a d3gnn pipeline nor a store of one")
     settings = store.settings
@@ -51,7 +51,8 @@ def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
 
 def verify(plan: Plan) -> Verdict:
     """Compare the arrays of a pipeline, which must be idle, with a static forward pass over its log."""
-    log, runtime = GraphLog(Store(plan.store)), Runtime(plan)
+    store = Store(plan.store)
+    log, runtime = GraphLog(store), Runtime(plan, store.owner())
     batch = log.last()
     if batch is None:
         return Verdict(-1, 0, 0, 0.0, 0)
