@@ -28,7 +28,7 @@ from d3gnn.events import (
     keys_of,
 )
 from d3gnn.kernel.arrays import MappedSpace, Space
-from d3gnn.kernel.blocks import Block, block_keys
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
@@ -252,10 +252,13 @@ class LocalEngine:
     def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
         """Partition has spoken: the rest of the chain, operator by operator."""
         blocks, metrics = result.blocks, self.metrics
+        # Topology rides along the whole chain: its bytes are the same everywhere.
+        riding = sum([block.nbytes for block in blocks if block.kind <= LAST_TOPOLOGY])
         with torch.inference_mode():
             for operator, microseconds, bytes_in in self._chain:
                 begun = time.perf_counter()
-                metrics[bytes_in] += sum([block.nbytes for block in blocks])
+                own = [block.nbytes for block in blocks if block.kind > LAST_TOPOLOGY]
+                metrics[bytes_in] += riding + sum(own)
                 blocks = self._step(operator, blocks)
                 metrics[microseconds] += int((time.perf_counter() - begun) * 1e6)
         self.batch += 1
