@@ -80,12 +80,11 @@ def _batch_and_query() -> tuple[int, str]:
 
 def _partition_task(plan: Plan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.spark.intake import Intake
+        from d3gnn.spark.intake import intake_of
 
         number, query = _batch_and_query()
         events, commands = read_rows(batches)
-        done = Intake(Runtime.of(plan, query)).run(number, events, commands)
-        yield from _parcel_batches(done)
+        yield from _parcel_batches(intake_of(plan, query).run(number, events, commands))
 
     return task
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import time
 from dataclasses import replace
+from functools import cache
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from d3gnn.kernel.log import compact
 from d3gnn.kernel.operators.partition import Partitioned
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.parcels import Stamp, pack_parcels
-from d3gnn.spark.runtime import Done, Runtime
+from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
 
 #: The counter of Partition's space that holds the version of the model.
@@ -30,6 +31,12 @@ _MODEL = 100
 
 class DeadLetterFound(RuntimeError):
     """An event could not be applied, and the pipeline was told to stop at such events."""
+
+
+@cache
+def intake_of(plan: Plan, query: str) -> Intake:
+    """The one of a query in this process: it knows what it has seen of the store."""
+    return Intake(Runtime.of(plan, query))
 
 
 class Intake:
@@ -115,10 +122,9 @@ class Intake:
             self._next(batch, events)
         space.reset()
         self._log.compact(batch, plan.schema, plan.parts)
-        whole = compact(self._log.entries(batch), plan.schema, plan.parts)
-        if whole is None:
-            return partition.process(_NO_EVENTS, 0)
-        return partition.process(whole.events, 0, replay=whole.part)
+        for whole in self._log.entries(batch):  # the snapshot that was just made, unless the graph is empty
+            return partition.process(whole.events, 0, replay=whole.part)
+        return partition.process(_NO_EVENTS, 0)
 
     def _all_whole(self, stamp: Stamp) -> bool:
         """Whether every operator part is at this batch, or one behind."""

@@ -1,8 +1,8 @@
 """The boxes of the dataflow, as plain objects."""
 
-from d3gnn.kernel.operators.base import Operator, Spaces, in_memory
+from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.operators.edge import Edge
 from d3gnn.kernel.operators.partition import Partition
 from d3gnn.kernel.operators.vertex import Vertex
 
-__all__ = ["Edge", "Operator", "Partition", "Spaces", "Vertex", "in_memory"]
+__all__ = ["Edge", "Operator", "Partition", "Spaces", "Vertex"]

@@ -15,11 +15,6 @@ Spaces = Callable[[str, int], Space]
 State = TypeVar("State")
 
 
-def in_memory(operator: str, part: int) -> Space:
-    """Every operator part gets a new space in memory."""
-    return Space()
-
-
 class Operator(ABC, Generic[State]):
     """One box of the dataflow: takes the blocks of a batch for one part, gives the blocks that it sends on.
 
