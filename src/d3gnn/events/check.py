@@ -123,13 +123,13 @@ def order(batch: EventBatch) -> Ints | None:
     >>> order(EventBatch.edges([1, 2], [3, 3], time=[20, 10])).tolist()
     [1, 0]
     """
-    by = [batch.time, *(c for c in (batch.arrival, batch.partition, batch.offset) if c is not None)]
-    if len(by) == 1:
-        if len(batch) < 2 or bool((batch.time[1:] >= batch.time[:-1]).all()):
-            return None
-        return np.argsort(batch.time, kind="stable")
     if len(batch) < 2:
         return None
+    by = [batch.time, *(c for c in (batch.arrival, batch.partition, batch.offset) if c is not None)]
+    if len(by) == 1:
+        if bool((batch.time[1:] >= batch.time[:-1]).all()):
+            return None
+        return np.argsort(batch.time, kind="stable")
     return np.lexsort(by[::-1]).astype(np.int64)
 
 

@@ -116,14 +116,18 @@ def block_keys(block: Block) -> Keys:
 def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
     """Blocks by kind, each in the order of (source part, sequence): the order they are processed in."""
     found = _NONE.copy()
+    several = False
     for block in blocks:
-        if found[block.kind]:
-            found[block.kind].append(block)
+        kind = block.kind
+        if found[kind]:
+            found[kind].append(block)
+            several = True
         else:
-            found[block.kind] = [block]
-    for same in found:
-        if len(same) > 1:
-            same.sort(key=_place)
+            found[kind] = [block]
+    if several:
+        for same in found:
+            if len(same) > 1:
+                same.sort(key=_place)
     return found
 
 

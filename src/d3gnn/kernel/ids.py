@@ -30,7 +30,8 @@ class KeyColumn:
 
     def accepts(self, keys: Keys) -> bool:
         """Whether keys of this type belong here."""
-        return self.type is None or isinstance(keys, self.type)
+        mine = self.type
+        return mine is None or isinstance(keys, mine)
 
     def fix_type(self, keys: Keys, good: Bools) -> None:
         """From the first good key on, only keys of its type belong here."""

@@ -254,21 +254,25 @@ class LocalEngine:
         blocks, metrics = result.blocks, self.metrics
         # Topology rides along the whole chain: its bytes are the same everywhere.
         riding = sum([block.nbytes for block in blocks if block.kind <= LAST_TOPOLOGY])
+        begun = time.perf_counter()
         with torch.inference_mode():
             for operator, microseconds, bytes_in in self._chain:
-                begun = time.perf_counter()
-                own = [block.nbytes for block in blocks if block.kind > LAST_TOPOLOGY]
-                metrics[bytes_in] += riding + sum(own)
-                blocks = self._step(operator, blocks)
-                metrics[microseconds] += int((time.perf_counter() - begun) * 1e6)
+                own = 0
+                for block in blocks:
+                    if block.kind > LAST_TOPOLOGY:
+                        own += block.nbytes
+                metrics[bytes_in] += riding + own
+                blocks = self._step(operator, blocks) if self.parts > 1 else operator.process(0, blocks)
+                ended = time.perf_counter()
+                metrics[microseconds] += int((ended - begun) * 1e6)
+                begun = ended
         self.batch += 1
-        for space in self._opened.values():
-            space.commit(self.epoch, self.batch)
+        if self.folder is not None:  # nobody else comes upon arrays in memory
+            for space in self._opened.values():
+                space.commit(self.epoch, self.batch)
         return self._updates(batch, result, blocks)
 
     def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
-        if self.parts == 1:
-            return operator.process(0, blocks)
         mine: list[list[Block]] = [[] for _ in range(self.parts)]
         for block in blocks:
             mine[block.target].append(block)
@@ -294,8 +298,9 @@ class LocalEngine:
         return Updates(self.batch, ids, embedding, when, arrival, deleted.view(np.bool_), status, dead)
 
     def _begin(self) -> None:
-        for space in self._opened.values():
-            space.begin()
+        if self.folder is not None:
+            for space in self._opened.values():
+                space.begin()
 
     def _space(self, operator: str, part: int) -> Space:
         space = self._opened.get((operator, part))

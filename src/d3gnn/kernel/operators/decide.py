@@ -124,11 +124,18 @@ def make_decisions(n: int) -> Decisions:
 def decide(
     order: Ints, events: Bare, rules: Bare, graph: Bare, placement: Bare, records: Bare, counts: Ints,
     lists: Ints32, status: Small,
-) -> None:  # fmt: skip
-    """Apply the events in order; `status` comes in with the reasons already known and goes out complete."""
+) -> bool:  # fmt: skip
+    """Apply the events in order; whether all were applied.
+
+    `status` comes in with the reasons already known and goes out complete.
+    """
     whole = Graph(*graph, Placement(*placement))  # type: ignore[call-arg]  # graph is one shorter
     made = Decisions(counts, lists)
     _decide(order, Events(*events), Rules(*rules), whole, EdgeRecords(*records), made, status)
+    for reason in status:  # noqa: SIM110  # compiled
+        if reason != _APPLIED:
+            return False
+    return True
 
 
 @lean

@@ -95,12 +95,13 @@ class Edge(Operator[EdgeState]):
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         if replicas:
             slot, master_part, master_row = replicas.columns
-            state.master.data[slot, 0] = master_part + 1
-            state.master.data[slot, 1] = master_row
+            _settle(slot, master_part, master_row, state.master.data)
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
         removed = self._remove(state, removes, leaves)
-        incoming = sum(_out_edges(block.columns[0], state.adjacency.out.segments) for block in values)
+        incoming = 0
+        for block in values:
+            incoming += _out_edges(block.columns[0], state.adjacency.out.segments)
         gone = 0 if removed is None else len(removed.src)
         messages = gone + (len(adds) if adds else 0)
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
@@ -186,6 +187,14 @@ class Edge(Operator[EdgeState]):
                 blocks.append(Block(PARTIALS, part, target, mine, full=whole))
             begin = end
         return blocks
+
+
+@lean
+def _settle(slots: Ints32, parts: Ints32, rows: Ints32, master: Ints32) -> None:
+    """New replicas learn where their masters are."""
+    for i in range(len(slots)):
+        master[slots[i], 0] = parts[i] + 1
+        master[slots[i], 1] = rows[i]
 
 
 @lean

@@ -75,8 +75,10 @@ class VertexState:
 
     def reserve_partials(self, more: int) -> None:
         """Room for so many more partials."""
-        for array in self._partials[1:]:
-            array.reserve(int(self.space.counters[_PARTIALS]) + more)
+        needed = int(self.space.counters[_PARTIALS]) + more
+        if needed > len(self._partials[1].data):
+            for array in self._partials[1:]:
+                array.reserve(needed)
 
     @property
     def rows(self) -> Rows:
@@ -103,11 +105,19 @@ class VertexState:
         return self._partials[0].data, self._partials[1].data, self._partials[2].data
 
 
+@lean
+def settle(which: Ints32, slots: Ints32, slot: Ints32, unsent: Bytes) -> None:
+    """New masters take their rows."""
+    for i in range(len(which)):
+        slot[which[i]], unsent[which[i]] = slots[i], 1
+
+
 @compiled
-def start(which: Ints32, seed: Hashes, value: Floats) -> None:
+def start(which: Ints32, seeds: Hashes, seed: Hashes, value: Floats) -> None:
     """Give new masters their initial value."""
-    for row in which:
-        fill_initial(seed[row], value[row])
+    for i in range(len(which)):
+        seed[which[i]] = seeds[i]
+        fill_initial(seeds[i], value[which[i]])
 
 
 @compiled

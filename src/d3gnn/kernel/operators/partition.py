@@ -61,7 +61,7 @@ _IDS, _KEYS, _GRAPH, _EDGES, _KEY_TYPE = 0, 3, 6, 8, 11
 _INT_KEYS, _STRING_KEYS = 1, 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LogEntry:
     """The events of a batch that changed the graph, in the order they did.
 
@@ -76,7 +76,7 @@ class LogEntry:
         return len(self.part)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Partitioned:
     """A batch, partitioned: blocks to send, what became of each event, and what goes into the log."""
 
@@ -178,12 +178,11 @@ class Partition:
         graph, records = self._graph(), self._edges.views()
         first_vertex, first_replica = graph.counters.tolist()
         made = d.make_decisions(n)
-        d.decide(
+        clean = d.decide(
             np.arange(n) if order is None else order, tuple(events), self._rules, *self._bare,
             tuple(records), *made, status,
         )  # fmt: skip
         blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
-        clean = not status.any()
         entry = self._entry(batch, order, status, arrival, made, first_vertex, replay, clean)
         self._count(status, clean)
         return Partitioned(blocks, status, entry, made, first_vertex, clean)
@@ -415,13 +414,7 @@ class Partition:
         if replay is not None:
             return LogEntry(batch, replay)
         part = np.empty(len(batch), np.int32)
-        part.fill(-1)
-        lists = made.lists
-        if n := int(made.counts[d.N_VERTEX]):
-            masters = self._graph().placement.vertex[first_vertex : first_vertex + n]
-            part[lists[d.VERTEX_EVENT, :n]] = masters[:, MASTER_PART]
-        if n := int(made.counts[d.N_ADD]):
-            part[lists[d.ADD_EVENT, :n]] = lists[d.ADD_PART, :n]
+        _parts_of(first_vertex, *made, self._graph().placement.vertex, part)
         events = batch
         if order is not None or not clean:
             in_order = np.arange(len(batch)) if order is None else order
@@ -471,6 +464,17 @@ def _all_edges(op: Small, element: Small, time: Ints) -> bool:
         if element[i] != _EDGE or op[i] != _CREATE or time[i] == NO_TIME:
             return False
     return True
+
+
+@lean
+def _parts_of(first_vertex: int, counts: Ints, lists: Ints32, vertices: Ints32, part: Ints32) -> None:
+    """The part that each event went to, or -1."""
+    for i in range(len(part)):
+        part[i] = -1
+    for i in range(counts[d.N_VERTEX]):
+        part[lists[d.VERTEX_EVENT, i]] = vertices[first_vertex + i, MASTER_PART]
+    for i in range(counts[d.N_ADD]):
+        part[lists[d.ADD_EVENT, i]] = lists[d.ADD_PART, i]
 
 
 @compiled

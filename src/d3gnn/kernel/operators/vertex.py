@@ -94,12 +94,8 @@ class Vertex(Operator[m.VertexState]):
         vertices, drops = joined(found[VERTICES]), joined(found[DROPS])
         if vertices:
             state.reserve_rows(vertices.extent)
-            row, slot, seed = vertices.columns[:3]
-            rows = state.rows
-            rows.slot[row] = slot
-            rows.unsent[row] = 1
-            if self.layer is None:
-                rows.seed[row] = seed
+            row, slot = vertices.columns[:2]
+            m.settle(row, slot, state.rows.slot, state.rows.unsent)
             if self.following is None:
                 state.keys.put(row, block_keys(vertices), vertices.extent)
         if drops:
@@ -111,8 +107,8 @@ class Vertex(Operator[m.VertexState]):
     def _take_features(self, state: m.VertexState, vertices: Block | None, features: Block | None) -> None:
         """x(0): the initial value of new vertices, then features over it."""
         if vertices:
-            row, _, _, time, arrival = vertices.columns[:5]
-            m.start(row, state.rows.seed, state.rows.value)
+            row, _, seeds, time, arrival = vertices.columns[:5]
+            m.start(row, seeds, state.rows.seed, state.rows.value)
             touch_all(state.touched, row, time, arrival)
         if features:
             row, feature, time, arrival, value = features.columns
@@ -154,24 +150,34 @@ class Vertex(Operator[m.VertexState]):
             # Where a source is new, no edge has a message to replace: nothing comes of its cause.
             time = np.concatenate([time, np.full(len(new_row), -NEVER)])
             arrival = np.concatenate([arrival, np.full(len(new_row), NEVER)])
-        pick, slot, ends = m.address(part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links)
+        # A layer that sends the value itself has nothing to compute for its message.
+        message = value if following.sends_value else following.message(torch.from_numpy(value)).numpy()
+        columns: tuple[Array, ...] = (time, arrival, message)
+        if self.parts == 1:  # all sources are masters: every row goes to its own slot
+            blocks = [Block(VALUES, part, part, (state.rows.slot[row], *columns))]
+        else:
+            blocks = self._spread(state, part, row, new_part, new_slot, columns)
         if sources:
             state.reserve_links(len(sources))
             m.link(new_row, new_part, new_slot, *state.links, state.space.counters)
-        x = torch.from_numpy(value)
-        message = following.message(x).numpy()
+        if not following.sends_value and changed:
+            root = following.root(torch.from_numpy(value[:changed])).numpy()
+            blocks.append(Block(ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
+        return blocks
+
+    def _spread(
+        self, state: m.VertexState, part: int, row: Ints32, new_part: Ints32, new_slot: Ints32,
+        columns: tuple[Array, ...],
+    ) -> list[Block]:  # fmt: skip
+        """A block for each part: changed rows to their replicas, new sources behind them."""
+        pick, slot, ends = m.address(part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links)
         blocks = []
         begin = 0
         for target, end in enumerate(ends.tolist()):
             if end > begin:
-                mine: tuple[Array, ...] = (time, arrival, message)
-                if self.parts > 1:  # else in order, each once
-                    mine = tuple(column[pick[begin:end]] for column in mine)
+                mine = tuple(column[pick[begin:end]] for column in columns)
                 blocks.append(Block(VALUES, part, target, (slot[begin:end], *mine)))
             begin = end
-        if not following.sends_value and changed:
-            root = following.root(x[:changed]).numpy()
-            blocks.append(Block(ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
         return blocks
 
     def _output(
