@@ -150,7 +150,7 @@ def _result(
         batch_ms_p99=round(float(np.percentile(times, 99)) * 1e3, 4),
         kernel_share=round(inside / seconds, 4) if seconds else 0.0,
         messages_per_edge=round(messages(engine) / max(1, edges), 2),
-        bytes_moved=sum(value for name, value in engine.metrics.items() if name.endswith("_bytes")),
+        bytes_moved=engine.metrics["bytes"],
         replication_factor=round(engine.partition.replication_factor, 4),
         max_relative_error=error,
         events=events,

@@ -104,41 +104,50 @@ class IdTable:
 
         Keys are taken in the order given. Null keys get -1.
         """
-        n, count = len(keys), len(self)
-        codes = np.empty(n, np.int32)
         if not self.keys.accepts(keys):
-            codes[:] = -1
-            return codes
-        self._hash.reserve(count + n)
-        self._make_room(count + n)
+            return np.full(len(keys), -1, np.int32)
         make = _ALL if create is None else create
         if keys.valid is not None:
             make = keys.valid if create is None else create & keys.valid
         if isinstance(keys, IntKeys):
-            made = _intern_ints(
-                keys.values, make, self._table.data, self._hash.data, self.keys.room_for_ints(count + n),
-                count, codes,
-            )  # fmt: skip
-            if made:
-                self._counters[_TYPE] = _INT
+            codes = self.intern_ints(keys.values, make)
         else:
-            self.keys._ends.reserve(count + n)
-            made = _intern_strings(
-                keys.offsets, keys.data, hash_keys(keys), make, self._table.data, self._hash.data,
-                self.keys._ends.data, self.keys._data.data, count, codes,
-            )  # fmt: skip
-            if made:
-                fresh = np.empty(made, np.int64)
-                _first_rows(codes, count, fresh)
-                self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
-        self._counters[_COUNT] = count + made
+            codes = self._intern_strings(keys, make)
         if keys.valid is not None:
             codes[~keys.valid] = -1
         return codes
 
+    def intern_ints(self, values: Ints, make: Bools = _ALL) -> Ints32:
+        """As `intern`, for a table that accepts integers; an empty `make` stands for all."""
+        n, count = len(values), len(self)
+        codes = np.empty(n, np.int32)
+        self._make_room(count + n)
+        keys = self.keys.room_for_ints(count + n)
+        made = _intern_ints(values, make, self._table.data, self._hash.data, keys, count, codes)
+        if made:
+            self._counters[_TYPE] = _INT
+            self._counters[_COUNT] = count + made
+        return codes
+
+    def _intern_strings(self, keys: StringKeys, make: Bools) -> Ints32:
+        n, count = len(keys), len(self)
+        codes = np.empty(n, np.int32)
+        self._make_room(count + n)
+        self.keys._ends.reserve(count + n)
+        made = _intern_strings(
+            keys.offsets, keys.data, hash_keys(keys), make, self._table.data, self._hash.data,
+            self.keys._ends.data, self.keys._data.data, count, codes,
+        )  # fmt: skip
+        if made:
+            fresh = np.empty(made, np.int64)
+            _first_rows(codes, count, fresh)
+            self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
+            self._counters[_COUNT] = count + made
+        return codes
+
     def _make_room(self, count: int) -> None:
-        size = len(self._table.data)
-        if 2 * count > size:
+        self._hash.reserve(count)
+        if 2 * count > len(self._table.data):
             self._table.reserve(1 << int(4 * count - 1).bit_length())
             # Growth is by at least half, so the length may lie between two powers: use the lower one.
             self._table.clear()

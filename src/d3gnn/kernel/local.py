@@ -136,7 +136,10 @@ class LocalEngine:
         chain: list[Operator[Any]] = [self.vertices[0]]
         for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
             chain += [edge, vertex]
-        self._chain = [(operator, f"{operator.name}_us", f"{operator.name}_bytes") for operator in chain]
+        # Each with the name of its clock, and the bytes of a row of each kind that it takes in.
+        self._chain: list[tuple[Operator[Any], str, dict[int, int]]] = [
+            (operator, f"{operator.name}_us", {}) for operator in chain
+        ]
         for layer in model.layers:
             layer.prepare()
 
@@ -254,18 +257,21 @@ class LocalEngine:
         blocks, metrics = result.blocks, self.metrics
         # Topology rides along the whole chain: its bytes are the same everywhere.
         riding = sum([block.nbytes for block in blocks if block.kind <= LAST_TOPOLOGY])
+        moved = riding * len(self._chain)
         begun = time.perf_counter()
         with torch.inference_mode():
-            for operator, microseconds, bytes_in in self._chain:
-                own = 0
+            for operator, microseconds, row_bytes in self._chain:
                 for block in blocks:
-                    if block.kind > LAST_TOPOLOGY:
-                        own += block.nbytes
-                metrics[bytes_in] += riding + own
+                    kind = block.kind
+                    if kind > LAST_TOPOLOGY:
+                        if len(block) and kind not in row_bytes:
+                            row_bytes[kind] = block.nbytes // len(block)
+                        moved += row_bytes.get(kind, 0) * len(block)
                 blocks = self._step(operator, blocks) if self.parts > 1 else operator.process(0, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
                 begun = ended
+        metrics["bytes"] += moved
         self.batch += 1
         if self.folder is not None:  # nobody else comes upon arrays in memory
             for space in self._opened.values():

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 _KINDS: dict[str, type[Layer]] = {}
 
-_ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "elu": nn.functional.elu, None: None}
+_ACTIVATIONS = {"relu": torch.relu_, "tanh": torch.tanh, "elu": nn.functional.elu, None: None}
 
 
 class Layer(nn.Module):
@@ -61,7 +61,7 @@ class Layer(nn.Module):
 
 
 def activate(name: str | None, x: Tensor) -> Tensor:
-    """Apply an activation by name; None leaves x as it is."""
+    """Apply an activation by name, in place where that is faster; None leaves x as it is."""
     function = _ACTIVATIONS[name]
     return x if function is None else function(x)
 

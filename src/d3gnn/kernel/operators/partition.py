@@ -233,7 +233,7 @@ class Partition:
             return None
         if not isinstance(src, IntKeys) or not isinstance(dst, IntKeys):
             return self.ids.intern(src), self.ids.intern(dst)
-        both = self.ids.intern(IntKeys(np.concatenate((src.values, dst.values))))
+        both = self.ids.intern_ints(np.concatenate((src.values, dst.values)))
         return both[: len(src)], both[len(src) :]
 
     def _intern_both(self, batch: EventBatch, status: Small) -> tuple[Ints32, Ints32]:
