@@ -12,8 +12,8 @@ from d3gnn.nn.model import GNN
 from d3gnn.spark.control import command
 from d3gnn.spark.host import run_operator, run_output, run_partition, with_commands
 from d3gnn.spark.models import put_model
-from d3gnn.spark.rows import OUTPUT
 from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
+from d3gnn.spark.session import planned_once
 from d3gnn.spark.store import Store
 from d3gnn.spark.supervise import Supervised
 
@@ -81,8 +81,7 @@ class StreamingGNN:
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
         parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
-        rows = f"id {types['src']}, {OUTPUT}"
-        return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, rows)
+        return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, types["src"])
 
     def start(
         self,
@@ -103,7 +102,8 @@ class StreamingGNN:
         def begin() -> StreamingQuery:
             writer = self.transform(events, tasks=tasks).writeStream.format("parquet")
             writer = writer.option("path", str(output)).option("checkpointLocation", str(checkpoint))
-            return (writer.trigger(**trigger) if trigger else writer).start()
+            with planned_once(events.sparkSession):
+                return (writer.trigger(**trigger) if trigger else writer).start()
 
         return Supervised(begin, restarts)
 

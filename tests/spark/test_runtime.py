@@ -14,8 +14,8 @@ from d3gnn.kernel.partitioners import HDRF
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
 from d3gnn.spark.models import put_model
-from d3gnn.spark.parcels import BlocksLost, Stamp, pack_parcels, unpack_parcels
-from d3gnn.spark.runtime import Parcels, Plan, Runtime
+from d3gnn.spark.parcels import BlocksLost, Parcels, Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.runtime import Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.testing import random_batches
 
@@ -42,7 +42,7 @@ def run_chain(plan: Plan, stamp: Stamp, events: EventBatch, *, runs: int = 1, re
     """One batch through all operators, each run `runs` times; with new worker processes where `restart`."""
     runtime = Runtime(plan, QUERY)
     blocks = runtime.partition.process(events, 0).blocks
-    sent: list[Parcels] = [list(pack_parcels(stamp, 0, plan.parts, blocks))]
+    sent: list[Parcels] = [pack_parcels(stamp, 0, plan.parts, blocks)]
     names = ["vertex-0"] + [f"{kind}-{i}" for i in range(1, LAYERS + 1) for kind in ("edge", "vertex")]
     for name in names:
         if restart:

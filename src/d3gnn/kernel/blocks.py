@@ -189,28 +189,46 @@ def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
 
 def pack(block: Block) -> bytearray:
     """The block as bytes: header, column heads, columns and blob, each aligned for zero-copy reading."""
-    columns: list[Array] = [np.ascontiguousarray(c) for c in block.columns]
-    if block.blob is not None:
-        columns.append(np.ascontiguousarray(block.blob))
+    packed = bytearray(packed_size(block))
+    pack_into(block, memoryview(packed))
+    return packed
+
+
+def packed_size(block: Block) -> int:
+    """How many bytes `pack` makes of the block."""
+    return _places(_packed_columns(block))[-1]
+
+
+def pack_into(block: Block, packed: memoryview) -> None:
+    """`pack`, into bytes that are there already, all zero."""
+    columns = _packed_columns(block)
     flags = int(block.full) | int(block.blob is not None) << 1
-    at = _HEAD.size + _COLUMN.size * len(columns)
-    places = []
-    for column in columns:
-        at = -(-at // _ALIGN) * _ALIGN
-        places.append(at)
-        at += column.nbytes
-    packed = bytearray(at)
     _HEAD.pack_into(
         packed, 0, _MAGIC, block.kind, flags, block.source, block.target, block.sequence,
         block.extent, len(block), len(columns),
     )  # fmt: skip
-    for i, (column, place) in enumerate(zip(columns, places, strict=True)):
+    for i, (column, place) in enumerate(zip(columns, _places(columns), strict=False)):
         width = column.shape[1] if column.ndim == 2 else 0
         if i == len(block.columns):
             width = column.nbytes
         _COLUMN.pack_into(packed, _HEAD.size + i * _COLUMN.size, _CODES[column.dtype], width)
-        packed[place : place + column.nbytes] = column.reshape(-1).view(np.uint8).data
-    return packed
+        flat = np.ascontiguousarray(column).reshape(-1)
+        packed[place : place + column.nbytes] = flat.view(np.uint8).data
+
+
+def _packed_columns(block: Block) -> tuple[Array, ...]:
+    return block.columns if block.blob is None else (*block.columns, block.blob)
+
+
+def _places(columns: Sequence[Array]) -> list[int]:
+    """Where each column begins, and where the last one ends."""
+    end = _HEAD.size + _COLUMN.size * len(columns)
+    places = []
+    for column in columns:
+        place = -(-end // _ALIGN) * _ALIGN
+        places.append(place)
+        end = place + column.nbytes
+    return [*places, end]
 
 
 def unpack(packed: Any) -> Block:

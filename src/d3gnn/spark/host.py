@@ -6,23 +6,29 @@ there are may change at every restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, FloatType, StructType
 
 from d3gnn.spark.control import control_stream
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
-from d3gnn.spark.rows import COMMAND, output_rows, read_rows
+from d3gnn.spark.rows import COMMAND, OUTPUT, output_rows, read_rows
 from d3gnn.spark.runtime import Done, Plan, Runtime
 
 Batches = Iterator[pa.RecordBatch]
 
-PARCELS = "target int, parcel binary, busy_us long, messages long, touched long, kept long"
-_COLUMNS = ("busy_us", "messages", "touched", "kept")
+#: What operators say of a batch, in columns beside their parcels; zero in all rows but one.
+_PARTITION_METRICS = (
+    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
+)  # fmt: skip
+_METRICS = ("busy_us", "kept", "messages", "touched")
 #: No Arrow batch that leaves a task is larger than this, unless a single parcel is.
 _YIELD = 32 * 2**20
 
@@ -40,31 +46,56 @@ def run_partition(plan: Plan, events: DataFrame) -> DataFrame:
     """One task takes the events of a batch in; parcels of topology and features come out."""
     # Without the observation an empty batch would have no task at all (zero partitions).
     watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
-    return watched.coalesce(1).mapInArrow(_partition_task(plan), PARCELS)
+    parcels = watched.coalesce(1).mapInArrow(_partition_task(plan), _parcel_columns(_PARTITION_METRICS))
+    factor = (F.sum("replicas") / F.sum("vertices")).alias("replication_factor")
+    return _watched("partition", parcels, _PARTITION_METRICS, factor)
 
 
 def run_operator(plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame) -> DataFrame:
     """Every part of one operator takes its parcels of a batch in."""
-    return _exchange(plan, name, tasks, parcels).mapInArrow(_operator_task(plan, name, sources), PARCELS)
+    task = _operator_task(plan, name, sources)
+    parcels = _exchange(plan, tasks, "target", parcels).mapInArrow(task, _parcel_columns(_METRICS))
+    return _watched(name, parcels, _METRICS)
 
 
-def run_output(plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame, schema: str) -> DataFrame:
+def run_output(
+    plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame, id_type: str
+) -> DataFrame:
     """The last operator; rows for people come out."""
     task = _output_task(plan, name, sources)
-    rows = _exchange(plan, name, tasks, parcels).mapInArrow(task, f"part int, {schema}")
+    metrics = ", ".join(f"{metric} long" for metric in _METRICS)
+    schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {metrics}"))
+    # Numbers that cannot be null are written without a look at each.
+    schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
+    rows = _exchange(plan, tasks, "target", parcels).mapInArrow(task, schema)
+    watched = rows.observe(
+        f"d3gnn.{name}",
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if("deleted").alias("tombstones"),
+        *(F.sum(column).alias(column) for column in _METRICS),
+    )
     # A last exchange, so that every operator has run, whatever is asked of the output.
-    return rows.repartitionById(tasks, F.expr(f"int(part * {tasks} div {plan.parts})")).drop("part")
+    return _exchange(plan, tasks, "part", watched.drop(*_METRICS)).drop("part")
 
 
-def _exchange(plan: Plan, name: str, tasks: int, parcels: DataFrame) -> DataFrame:
-    sums = [F.sum(column).alias(column) for column in _COLUMNS]
+def _parcel_columns(metrics: Sequence[str]) -> str:
+    return ", ".join(["target int, parcel binary", *(f"{name} long" for name in metrics)])
+
+
+def _watched(name: str, parcels: DataFrame, metrics: Sequence[str], *more: Column) -> DataFrame:
+    """Spark reports these sums in every batch's progress."""
     watched = parcels.observe(
-        f"d3gnn.to.{name}",
+        f"d3gnn.{name}",
         F.count(F.lit(1)).alias("parcels"),
         F.sum(F.octet_length("parcel")).alias("bytes"),
-        *sums,
+        *(F.sum(column).alias(column) for column in metrics),
+        *more,
     )
-    return watched.repartitionById(tasks, F.expr(f"int(target * {tasks} div {plan.parts})"))
+    return watched.select("target", "parcel")
+
+
+def _exchange(plan: Plan, tasks: int, part: str, rows: DataFrame) -> DataFrame:
+    return rows.repartitionById(tasks, F.expr(f"int({part} * {tasks} div {plan.parts})"))
 
 
 def _batch_and_query() -> tuple[int, str]:
@@ -84,7 +115,8 @@ def _partition_task(plan: Plan) -> Callable[[Batches], Batches]:
 
         number, query = _batch_and_query()
         events, commands = read_rows(batches)
-        yield from _parcel_batches(intake_of(plan, query).run(number, events, commands))
+        done = intake_of(plan, query).run(number, events, commands)
+        yield from _parcel_batches(done, _PARTITION_METRICS)
 
     return task
 
@@ -93,7 +125,8 @@ def _operator_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], B
     def task(batches: Batches) -> Batches:
         _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
-            yield from _parcel_batches(Runtime.of(plan, query).run(name, part, parcels, sources))
+            done = Runtime.of(plan, query).run(name, part, parcels, sources)
+            yield from _parcel_batches(done, _METRICS)
 
     return task
 
@@ -103,40 +136,48 @@ def _output_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], Bat
         _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
             done = Runtime.of(plan, query).run(name, part, parcels, sources)
-            yield from output_rows(plan, part, done)
+            yield from output_rows(plan, part, done, _METRICS)
 
     return task
 
 
-def _by_target(batches: Batches) -> Iterator[tuple[int, list[bytearray]]]:
-    found: dict[int, list[bytearray]] = {}
+def _by_target(batches: Batches) -> Iterator[tuple[int, list[memoryview]]]:
+    found: dict[int, list[memoryview]] = {}
     for batch in batches:
         for target, parcel in zip(batch.column("target").to_pylist(), batch.column("parcel"), strict=True):
-            # A copy that can be written to: compiled code takes read-only arrays for another type.
-            found.setdefault(target, []).append(bytearray(parcel.as_buffer()))
+            found.setdefault(target, []).append(_writable(parcel.as_buffer()))
     yield from sorted(found.items())
 
 
-def _parcel_batches(done: Done) -> Batches:
-    rows: list[tuple[int, bytes]] = []
-    size = 0
-    first = True
-    for target, parcel in done.parcels:
-        if rows and size + len(parcel) > _YIELD:
-            yield _parcel_batch(rows, done.metrics if first else {})
-            rows, size, first = [], 0, False
-        rows.append((target, parcel))
-        size += len(parcel)
-    if rows:
-        yield _parcel_batch(rows, done.metrics if first else {})
+def _writable(buffer: pa.Buffer) -> memoryview:
+    """The bytes, as ones that may be written to, without a copy.
+
+    Nobody writes to them: but compiled code takes read-only arrays for another type, and would be compiled
+    twice. They were read from Spark into this process, and nobody else has them.
+    """
+    owned = (ctypes.c_ubyte * buffer.size).from_address(buffer.address)
+    owned.buffer = buffer  # lives as long as the view does
+    return memoryview(owned).cast("B")
 
 
-def _parcel_batch(rows: list[tuple[int, bytes]], metrics: dict[str, int]) -> pa.RecordBatch:
-    n = len(rows)
-    columns: dict[str, Any] = {
-        "target": pa.array([target for target, _ in rows], pa.int32()),
-        "parcel": pa.array([parcel for _, parcel in rows], pa.binary()),
-    }
-    for name in _COLUMNS:
-        columns[name] = pa.array([metrics.get(name, 0)] + [0] * (n - 1), pa.int64())
-    return pa.RecordBatch.from_pydict(columns)
+def _parcel_batches(done: Done, metrics: Sequence[str]) -> Batches:
+    """The parcels as Arrow batches, over the bytes as they are."""
+    targets, ends = done.parcels.targets, [0, *done.parcels.ends]
+    data = pa.py_buffer(done.parcels.data)
+    first = 0
+    while first < len(targets):
+        last = first + 1
+        while last < len(targets) and ends[last + 1] - ends[first] <= _YIELD:
+            last += 1
+        rows, begin = last - first, ends[first]
+        offsets = np.array(ends[first : last + 1], np.int64) - begin
+        buffers = [None, pa.py_buffer(offsets.astype(np.int32)), data.slice(begin, ends[last] - begin)]
+        columns: dict[str, Any] = {
+            "target": pa.array(targets[first:last], pa.int32()),
+            "parcel": pa.Array.from_buffers(pa.binary(), rows, buffers),
+        }
+        for name in metrics:
+            said = done.metrics.get(name, 0) if first == 0 else 0
+            columns[name] = pa.array([said] + [0] * (rows - 1), pa.int64())
+        yield pa.RecordBatch.from_pydict(columns)
+        first = last

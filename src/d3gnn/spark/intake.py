@@ -75,14 +75,18 @@ class Intake:
 
     def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
         space.counters[_MODEL] = self._plan.model_version
-        parcels = list(pack_parcels(stamp, 0, self._plan.parts, result.blocks))
+        parcels = pack_parcels(stamp, 0, self._plan.parts, result.blocks)
         self._runtime.keep("partition", 0, space, stamp, parcels)
-        status = result.status
+        status, (vertices, replicas) = result.status, self._runtime.partition.made
         metrics = {
             "busy_us": int((time.perf_counter() - begun) * 1e6),
+            "applied": int((status == Reason.APPLIED).sum()),
+            "repeated": int((status == Reason.REPEATED).sum()),
             "late": int((status == Reason.LATE).sum()),
             "dead": int((status >= Reason.NULL_ID).sum()),
-            "refresh": int(stamp.refresh),
+            "refreshed": int(stamp.refresh),
+            "vertices": vertices,
+            "replicas": replicas,
         }
         self._runtime.settle("partition")
         return Done(parcels, metrics)

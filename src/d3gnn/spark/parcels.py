@@ -7,10 +7,13 @@ them run; each says how many there are, so that a lost one is noticed.
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import NamedTuple
 
-from d3gnn.kernel.blocks import LIMIT, Block, pack, split, unpack
+from d3gnn.kernel.blocks import LIMIT, Block, pack_into, packed_size, split, unpack
 
 _HEAD = struct.Struct("<4sBxxxqqiiii")
 _MAGIC = b"d3p1"
@@ -31,38 +34,65 @@ class BlocksLost(RuntimeError):
     """Some of the blocks of a batch did not arrive."""
 
 
-def pack_parcels(
-    stamp: Stamp, source: int, targets: int, blocks: Iterable[Block]
-) -> Iterator[tuple[int, bytes]]:
-    """Target part and bytes of each parcel."""
+@dataclass(slots=True)
+class Parcels:
+    """What an operator part sends in a batch: parcels end to end, as they go into files and Arrow arrays."""
+
+    targets: list[int]
+    ends: list[int]
+    data: bytes | bytearray
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def __iter__(self) -> Iterator[tuple[int, memoryview]]:
+        view, begin = memoryview(self.data), 0
+        for target, end in zip(self.targets, self.ends, strict=True):
+            yield target, view[begin:end]
+            begin = end
+
+
+def pack_parcels(stamp: Stamp, source: int, targets: int, blocks: Iterable[Block]) -> Parcels:
+    """The blocks of one operator part, for each part of the next operator."""
     mine: list[list[Block]] = [[] for _ in range(targets)]
     for block in blocks:
         mine[block.target].append(block)
-    for target in range(targets):
-        loads: list[list[bytearray]] = [[]]
-        room = LIMIT
-        for block in mine[target]:
-            for piece in split(block, LIMIT - 2 * _ALIGN):
-                packed = pack(piece)
-                if len(packed) > room and loads[-1]:
-                    loads.append([])
-                    room = LIMIT
-                loads[-1].append(packed)
-                room -= len(packed) + 2 * _ALIGN
-        for sequence, load in enumerate(loads):
-            yield target, _parcel(stamp, source, target, sequence, len(loads), load)
+    plan = [(target, load) for target in range(targets) for load in _loads(mine[target])]
+    sizes = [_FIRST + sum(_with_length(size) for _, size in load) for _, load in plan]
+    packed = Parcels([target for target, _ in plan], list(accumulate(sizes)), bytearray(sum(sizes)))
+    counts = Counter(packed.targets)
+    sequences = [count for target in range(targets) for count in range(counts[target])]
+    for (target, load), sequence, (_, parcel) in zip(plan, sequences, packed, strict=True):
+        count = counts[target]
+        _HEAD.pack_into(
+            parcel, 0, _MAGIC, int(stamp.refresh), stamp.epoch, stamp.batch, source, target, sequence, count
+        )
+        at = _FIRST
+        for block, size in load:
+            _LENGTH.pack_into(parcel, at, size)
+            pack_into(block, parcel[at + _ALIGN : at + _ALIGN + size])
+            at += _with_length(size)
+    return packed
 
 
-def _parcel(
-    stamp: Stamp, source: int, target: int, sequence: int, count: int, load: list[bytearray]
-) -> bytes:
-    head = _HEAD.pack(_MAGIC, int(stamp.refresh), stamp.epoch, stamp.batch, source, target, sequence, count)
-    parts: list[bytes | bytearray] = [head.ljust(_FIRST, b"\0")]
-    for packed in load:
-        parts.append(_LENGTH.pack(len(packed)).ljust(_ALIGN, b"\0"))
-        parts.append(packed)
-        parts.append(bytes(-len(packed) % _ALIGN))
-    return b"".join(parts)
+def _loads(blocks: Iterable[Block]) -> list[list[tuple[Block, int]]]:
+    """What goes into each parcel for one target, at least one parcel: blocks and their sizes when packed."""
+    loads: list[list[tuple[Block, int]]] = [[]]
+    room = LIMIT
+    for block in blocks:
+        for piece in split(block, LIMIT - 2 * _ALIGN):
+            size = packed_size(piece)
+            if size > room and loads[-1]:
+                loads.append([])
+                room = LIMIT
+            loads[-1].append((piece, size))
+            room -= _with_length(size)
+    return loads
+
+
+def _with_length(size: int) -> int:
+    """Bytes of a packed block with its length before it, each aligned."""
+    return _ALIGN + -(-size // _ALIGN) * _ALIGN
 
 
 def unpack_parcels(
@@ -91,7 +121,7 @@ def unpack_parcels(
             block = unpack(view[at : at + length])
             block.sequence += sequence << 16
             blocks.append(block)
-            at += length + (-length % _ALIGN)
+            at += _with_length(length) - _ALIGN
     if len(stamps) != 1:
         raise BlocksLost(f"blocks of different versions in one batch: {sorted(stamps)}")
     complete = len(seen) == sources and all(len(seen[s]) == wanted[s] for s in seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -34,10 +34,10 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> tuple[EventBatch | None, set
     return EventBatch.from_arrow(table) if table.num_rows else None, commands
 
 
-def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
-    """What the last operator part sends, as rows for people."""
-    mine = [bytearray(parcel) for target, parcel in done.parcels if target == part]
-    stamp, blocks = unpack_parcels(mine, sources=1)
+def output_rows(plan: Plan, part: int, done: Done, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """What the last operator part sends, as rows for people; the first row has the metrics of the batch."""
+    stamp, blocks = unpack_parcels([parcel for target, parcel in done.parcels if target == part], sources=1)
+    said = dict(done.metrics)
     for block in blocks:
         if block.kind != Kind.OUTPUT:
             continue
@@ -59,8 +59,15 @@ def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
                     "batch": pa.array(np.full(n, stamp.batch, np.int64)),
                     "model_version": pa.array(np.full(n, plan.model_version, np.int64)),
                     "deleted": gone,
+                    **{name: _first(said.pop(name, 0), n) for name in metrics},
                 }
             )
+
+
+def _first(number: int, rows: int) -> pa.Array:
+    column = np.zeros(rows, np.int64)
+    column[0] = number
+    return pa.array(column)
 
 
 def _plain(ids: pa.Array) -> pa.Array:

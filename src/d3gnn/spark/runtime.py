@@ -12,31 +12,30 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import io
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
-from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.spark.models import get_model
-from d3gnn.spark.parcels import Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.parcels import Parcels, Stamp, pack_parcels, unpack_parcels
 from d3gnn.spark.store import Store
 
 Bytes = bytes | bytearray | memoryview
-Parcels = Sequence[tuple[int, bytes]]
-
 
 #: The store's name under a checkpoint.
 STORE = "graph"
@@ -150,7 +149,7 @@ class Runtime:
                 space.reset()
             with torch.inference_mode():
                 out = operator.process(part, blocks)
-            done = Done(self._address(name, part, stamp, out))
+            done = Done(pack_parcels(stamp, part, self.plan.parts, out))
             self.keep(name, part, space, stamp, done.parcels)
             done.metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             done.metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
@@ -189,30 +188,29 @@ class Runtime:
             _write_kept(self.folder(name, part) / "kept", parcels)
         space.commit(stamp.epoch, stamp.batch + 1)
 
-    def _address(self, name: str, part: int, stamp: Stamp, out: list[Block]) -> Parcels:
-        return list(pack_parcels(stamp, part, self.plan.parts, out))
-
 
 def _write_kept(path: Path, parcels: Parcels) -> None:
-    """One file: for each parcel its target, its length and its bytes. Renamed into place when whole."""
+    """One file: how many parcels, their targets, their ends, their bytes. Renamed into place when whole."""
     temporary = path.with_suffix(".new")
+    head = np.array([len(parcels), *parcels.targets, *parcels.ends], np.int64)
     with temporary.open("wb", buffering=0) as file:
-        for target, parcel in parcels:
-            file.write(target.to_bytes(8, "little") + len(parcel).to_bytes(8, "little"))
-            file.write(parcel)
+        file.write(head.tobytes())
+        _write_all(file, parcels.data)
     temporary.replace(path)
+
+
+def _write_all(file: io.FileIO, data: bytes | bytearray) -> None:
+    """One call writes 2 GB at most."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) :]
 
 
 def _read_kept(path: Path) -> Parcels:
     data = path.read_bytes()
-    parcels = []
-    at = 0
-    while at < len(data):
-        target, length = (int.from_bytes(data[at + i : at + i + 8], "little") for i in (0, 8))
-        at += 16
-        parcels.append((target, data[at : at + length]))
-        at += length
-    return parcels
+    count = int.from_bytes(data[:8], "little")
+    targets, ends = np.frombuffer(data, np.int64, 2 * count, 8).reshape(2, count).tolist()
+    return Parcels(targets, ends, data[8 + 16 * count :])
 
 
 def default_arrays(name: str, store: str) -> str:

@@ -7,6 +7,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +24,7 @@ _SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _REUSE = "spark.python.worker.reuse"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _SHUFFLE = "spark.sql.shuffle.partitions"
+_COMPRESS = "spark.shuffle.compress"
 _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -83,6 +85,8 @@ def _settings(master: str) -> dict[str, str]:
         _SOCKET_FOLDER: str(folder),
         _CHECKPOINTS: _LOCAL_CHECKPOINTS,
         _SHUFFLE: str(_cores(master)),
+        # Nearly all that is exchanged is floating-point numbers, which do not compress.
+        _COMPRESS: "false",
         "spark.driver.memory": f"{_driver_megabytes()}m",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet.as_uri()}",
@@ -124,6 +128,21 @@ def _driver_megabytes() -> int:
     """A quarter of the memory, from 1 to 8 GB: Python workers, arrays and the page cache need the rest."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     return max(1024, min(8192, total // 4))
+
+
+@contextmanager
+def planned_once(spark: SparkSession) -> Iterator[None]:
+    """Queries that start in here run each batch as one job, not one for every exchange: 15 ms less for each.
+
+    Adaptive execution is for sinks that may ask for nothing: with it every operator has run before they are
+    asked. A table asks for everything.
+    """
+    before = spark.conf.get(_ADAPTIVE, "true")
+    spark.conf.set(_ADAPTIVE, "false")
+    try:
+        yield
+    finally:
+        spark.conf.set(_ADAPTIVE, str(before))
 
 
 # ------------------------------------------------------------------ advice

@@ -140,10 +140,16 @@ class Partition:
         return int(np.count_nonzero(self._graph().live[: len(self.ids)]))
 
     @property
+    def made(self) -> tuple[int, int]:
+        """Vertices and replicas that were made since the last refresh, also those that are gone."""
+        vertices, replicas = self.space.counters[_GRAPH : _GRAPH + 2].tolist()
+        return vertices, replicas
+
+    @property
     def replication_factor(self) -> float:
         """Replicas per vertex, over all that were made since the last refresh."""
-        vertices, replicas = self.space.counters[_GRAPH : _GRAPH + 2]
-        return float(replicas / vertices) if vertices else 0.0
+        vertices, replicas = self.made
+        return replicas / vertices if vertices else 0.0
 
     def locate(self, keys: Keys) -> tuple[Ints32, Ints32]:
         """Part and row of the master of each id; part -1 where there is no such vertex."""
