@@ -17,8 +17,8 @@ PUBLIC = {
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
         "Key", "Keys", "Op", "Reason", "StringKeys", "check", "concat_keys", "delete_edge", "delete_feature",
-        "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "keys_from_arrow", "keys_of",
-        "label", "order", "vertex",
+        "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "from_edges", "keys_from_arrow",
+        "keys_of", "label", "order", "validate", "vertex",
     ],
     "d3gnn.nn": ["GNN", "SAGE", "GraphSAGE", "Layer"],
     "d3gnn.testing": ["Witness", "event_batches", "random_batches", "schemas"],

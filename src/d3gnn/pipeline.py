@@ -10,10 +10,10 @@ from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
 from d3gnn.nn.model import GNN
 from d3gnn.spark.control import command
-from d3gnn.spark.host import run_operator, run_output, run_partition, with_commands
+from d3gnn.spark.host import run_inputs, run_operator, run_output, with_commands
 from d3gnn.spark.models import put_model
 from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
-from d3gnn.spark.session import planned_once
+from d3gnn.spark.session import advise, planned_once, require_adaptive
 from d3gnn.spark.store import Store
 from d3gnn.spark.supervise import Supervised
 
@@ -71,12 +71,16 @@ class StreamingGNN:
         """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
         if self.store is None:
             raise ValueError("name a store for the graph log: StreamingGNN(..., store='/data/graph')")
-        events = with_commands(self.store, events)
+        require_adaptive(events.sparkSession)
+        return self._dataflow(self.store, events, tasks)
+
+    def _dataflow(self, store: str, events: DataFrame, tasks: int | None) -> DataFrame:
+        advise(events.sparkSession)
+        events = with_commands(store, events)
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
 
-        parcels = run_partition(plan, events)
-        parcels = run_operator(plan, "vertex-0", 1, tasks, parcels)
+        parcels = run_inputs(plan, events)  # Partition, Vertex 0
         for layer in range(1, plan.layers):
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
@@ -86,22 +90,34 @@ class StreamingGNN:
     def start(
         self,
         events: DataFrame,
-        output: str | Path,
+        output: str | Path | None = None,
         *,
         checkpoint: str | Path,
+        format: str = "parquet",
+        options: dict[str, Any] | None = None,
         trigger: dict[str, Any] | None = None,
         restarts: int = 3,
         tasks: int | None = None,
     ) -> Supervised:
-        """Run the pipeline into a Parquet table, and start it again when state was lost under it.
+        """Run the pipeline into a table, and start it again when state was lost under it.
 
-        `trigger` is what `writeStream.trigger` takes: `{"availableNow": True}`, say.
+        output, format, options:
+            As `writeStream` has them: a folder of Parquet files unless another format is named, such as
+            `delta`, `kafka` or `noop`. For `foreachBatch` take `transform`.
+        trigger:
+            What `writeStream.trigger` takes: `{"availableNow": True}`, say.
+        restarts:
+            How often it may be started again.
         """
-        self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
+        if output is None and format == "parquet":
+            raise ValueError("name a folder for the output, or a format that needs none")
+        found = dict(options or {}) | {"checkpointLocation": str(checkpoint)}
+        if output is not None:
+            found["path"] = str(output)
+        store = self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
 
         def begin() -> StreamingQuery:
-            writer = self.transform(events, tasks=tasks).writeStream.format("parquet")
-            writer = writer.option("path", str(output)).option("checkpointLocation", str(checkpoint))
+            writer = self._dataflow(store, events, tasks).writeStream.format(format).options(**found)
             with planned_once(events.sparkSession):
                 return (writer.trigger(**trigger) if trigger else writer).start()
 

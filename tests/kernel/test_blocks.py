@@ -34,13 +34,14 @@ COLUMNS: dict[Kind, tuple[tuple[str, int], ...]] = {
     Kind.LEAVES: (("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.REMOVES: (("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.ADDS: (("i4", 0), ("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
+    Kind.GONE: (("i8", 0), ("i8", 0)),
     Kind.FEATURES: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 3)),
     Kind.VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 5)),
     Kind.ROOTS: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 1)),
     Kind.PARTIALS: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 4)),
     Kind.OUTPUT: (("u1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
 }
-KEYED = (Kind.VERTICES, Kind.OUTPUT)
+KEYED = (Kind.VERTICES, Kind.GONE, Kind.OUTPUT)
 TEXTS = ["", "a", "\0", "é", "a much longer id than eight bytes"]
 
 

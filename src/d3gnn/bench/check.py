@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from d3gnn.bench.result import Report, silent
-from d3gnn.events import EventBatch
-from d3gnn.kernel.local import LocalEngine
+from d3gnn.events import EventBatch, GraphSchema, Key, Keys
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
+from d3gnn.nn import GNN
+from d3gnn.types import Floats
 
 #: Incremental and static embeddings differ by rounding alone; more than this is a mistake.
 TOLERANCE = 1e-5
@@ -24,7 +25,18 @@ class Comparison(NamedTuple):
     max_relative_error: float
 
 
-def compare(engine: LocalEngine, batches: Iterable[EventBatch], report: Report = silent) -> Comparison:
+class Engine(Protocol):
+    """What can be held against recomputation."""
+
+    model: GNN
+    schema: GraphSchema
+
+    def __len__(self) -> int: ...
+    def ids(self) -> Keys: ...
+    def embeddings(self, ids: list[Key]) -> Floats: ...
+
+
+def compare(engine: Engine, batches: Iterable[EventBatch], report: Report = silent) -> Comparison:
     """Apply the same batches to the oracle, run the model once over the graph, compare every vertex."""
     oracle = Oracle(engine.schema)
     done = 0

@@ -5,21 +5,24 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
-from d3gnn.bench.check import compare
+from d3gnn.bench.check import Engine, compare
 from d3gnn.bench.result import BenchResult, Report, silent
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
-from d3gnn.events import Element, EventBatch
+from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
 from d3gnn.kernel.partitioners import partitioners
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn import GNN, GraphSAGE
 
-ENGINES = ("local",)
+ENGINES = ("local", "spark")
+SINKS = ("noop", "parquet")
 #: The oracle takes events that are in order in batches of this size: it ends the same, and sooner.
 _CHECK_BATCH = 50_000
 
@@ -37,6 +40,8 @@ class ThroughputSettings:
     aggregator: str = "mean"
     threads: int = 1
     seed: int = 0
+    #: Where Spark writes embeddings: nowhere, or into a table.
+    sink: str = "noop"
 
     def __post_init__(self) -> None:
         for name in ("batch", "parts", "layers", "width", "threads"):
@@ -44,6 +49,8 @@ class ThroughputSettings:
                 raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
         if self.engine not in ENGINES:
             raise ValueError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}")
+        if self.sink not in SINKS:
+            raise ValueError(f"sink={self.sink!r}: choose one of {', '.join(SINKS)}")
         known = [p.name for p in partitioners()]
         if self.partitioner not in known:
             raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
@@ -53,7 +60,9 @@ class ThroughputSettings:
 
 @dataclass(frozen=True)
 class ThroughputResult(BenchResult):
-    """What came of it; times are those of `LocalEngine.apply`, not of reading or making events."""
+    """What came of it. Times are those of `LocalEngine.apply`, or of Spark's batches from trigger to commit;
+    making the events and starting up come before.
+    """
 
     bench = "throughput"
     #: Edges created and deleted, per second.
@@ -103,26 +112,98 @@ def measure_throughput(
     in_width = workload.schema.width or settings.width
     widths = [in_width] + [settings.width] * settings.layers
     model = GraphSAGE(widths, settings.aggregator, seed=settings.seed)
+    engine: Measured
+    with ExitStack() as stack:
+        if settings.engine == "spark":
+            from d3gnn.bench.spark import run_on_spark
+
+            engine = stack.enter_context(
+                run_on_spark(
+                    workload, model, batch=settings.batch, parts=settings.parts, sink=settings.sink,
+                    partitioner=settings.partitioner, on_events=on_events,
+                )
+            )  # fmt: skip
+        else:
+            engine = _run_locally(workload, model, settings, on_events)
+        error = None
+        if check:
+            error = compare(engine, _for_the_oracle(workload, settings.batch), on_check).max_relative_error
+        return _result(workload, settings, engine, error)
+
+
+class Measured(Engine, Protocol):
+    """What a run through an engine leaves behind."""
+
+    #: Seconds of each batch.
+    times: np.ndarray
+
+    @property
+    def busy_seconds(self) -> float: ...
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes_moved(self) -> int: ...
+    @property
+    def replication_factor(self) -> float: ...
+    @property
+    def stored_edges(self) -> int: ...
+    @property
+    def recomputed(self) -> int: ...
+    def memory(self) -> dict[str, int]: ...
+
+
+class LocalRun:
+    """What a run through a `LocalEngine` leaves behind."""
+
+    def __init__(self, engine: LocalEngine, times: list[float]) -> None:
+        self._engine, self.times = engine, np.array(times)
+        self.model, self.schema = engine.model, engine.schema
+        self.ids, self.embeddings, self.memory = engine.ids, engine.embeddings, engine.memory
+
+    def __len__(self) -> int:
+        return len(self._engine)
+
+    @property
+    def busy_seconds(self) -> float:
+        return sum(value for name, value in self._engine.metrics.items() if name.endswith("_us")) / 1e6
+
+    @property
+    def messages(self) -> int:
+        return messages(self._engine)
+
+    @property
+    def bytes_moved(self) -> int:
+        return self._engine.metrics["bytes"]
+
+    @property
+    def replication_factor(self) -> float:
+        return self._engine.partition.replication_factor
+
+    @property
+    def stored_edges(self) -> int:
+        return stored_edges(self._engine)
+
+    @property
+    def recomputed(self) -> int:
+        return sum(edge.metrics["recomputed"] for edge in self._engine.edges)
+
+
+def _run_locally(workload: Workload, model: GNN, settings: ThroughputSettings, on_events: Report) -> LocalRun:
     sample = islice(workload.batches(min(settings.batch, 1000)), 3)
     warm_up(model, workload.schema, settings.parts, settings.partitioner, sample)
-
     engine = LocalEngine(model, settings.parts, settings.partitioner, workload.schema)
     # What torch and numba have left on the heap is not the engine's: the collector need not look at it.
     gc.collect()
     gc.freeze()
     times: list[float] = []
-    edges = events = 0
+    events = 0
     for batch in workload.batches(settings.batch):
         begun = time.perf_counter()
         engine.apply(batch)
         times.append(time.perf_counter() - begun)
         events += len(batch)
-        edges += int(np.count_nonzero(batch.element == Element.EDGE))
         on_events(events)
-    error = None
-    if check:
-        error = compare(engine, _for_the_oracle(workload, settings.batch), on_check).max_relative_error
-    return _result(workload, settings, engine, np.array(times), edges, events, error)
+    return LocalRun(engine, times)
 
 
 def _for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
@@ -130,13 +211,11 @@ def _for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
 
 
 def _result(
-    workload: Workload, settings: ThroughputSettings, engine: LocalEngine, times: np.ndarray, edges: int,
-    events: int, error: float | None,
-) -> ThroughputResult:  # fmt: skip
-    seconds = float(times.sum())
-    inside = sum(value for name, value in engine.metrics.items() if name.endswith("_us")) / 1e6
-    vertices, stored = len(engine), stored_edges(engine)
-    memory = engine.memory()
+    workload: Workload, settings: ThroughputSettings, engine: Measured, error: float | None
+) -> ThroughputResult:
+    times, edges = engine.times, workload.edges()
+    seconds, events = float(times.sum()), workload.events
+    vertices, stored, memory = len(engine), engine.stored_edges, engine.memory()
     return ThroughputResult(
         settings={
             "workload": workload.name,
@@ -148,10 +227,10 @@ def _result(
         edges_per_second=round(edges / seconds, 1) if seconds else 0.0,
         batch_ms_p50=round(float(np.percentile(times, 50)) * 1e3, 4),
         batch_ms_p99=round(float(np.percentile(times, 99)) * 1e3, 4),
-        kernel_share=round(inside / seconds, 4) if seconds else 0.0,
-        messages_per_edge=round(messages(engine) / max(1, edges), 2),
-        bytes_moved=engine.metrics["bytes"],
-        replication_factor=round(engine.partition.replication_factor, 4),
+        kernel_share=round(engine.busy_seconds / seconds, 4) if seconds else 0.0,
+        messages_per_edge=round(engine.messages / max(1, edges), 2),
+        bytes_moved=engine.bytes_moved,
+        replication_factor=round(engine.replication_factor, 4),
         max_relative_error=error,
         events=events,
         vertices=vertices,
@@ -164,7 +243,7 @@ def _result(
         events_per_second=round(events / seconds, 1) if seconds else 0.0,
         batches=len(times),
         stored_edges=stored,
-        recomputed=sum(edge.metrics["recomputed"] for edge in engine.edges),
+        recomputed=engine.recomputed,
         bytes_per_edge={name: round(size / max(1, stored), 1) for name, size in memory.items()},
         bytes_per_vertex={name: round(size / max(1, vertices), 1) for name, size in memory.items()},
     )

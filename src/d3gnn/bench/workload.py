@@ -37,6 +37,10 @@ class Workload:
         """All events, `size` at a time."""
         return self._batches(size)
 
+    def edges(self) -> int:
+        """How many events create, update or delete edges."""
+        return sum(int(np.count_nonzero(batch.element == Element.EDGE)) for batch in self.batches(_READ_ROWS))
+
     def limited(self, limit: int | None) -> Workload:
         """The first `limit` events of this workload."""
         if limit is None or limit >= self.events:

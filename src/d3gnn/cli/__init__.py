@@ -9,6 +9,7 @@ import typer
 from d3gnn.cli import bench
 from d3gnn.cli.demo import demo
 from d3gnn.cli.generate import generate
+from d3gnn.cli.run import run
 from d3gnn.cli.verify import verify
 
 __all__ = ["app"]
@@ -22,6 +23,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(run)
 app.command()(generate)
 app.command()(verify)
 app.add_typer(bench.app, name="bench")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Table
 from rich.text import Text
 
 #: A screen is drawn so often, in seconds, and by the thread that works: no other thread takes its time.
@@ -33,11 +34,11 @@ def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
         fail(_text(error))
 
 
-def fail(message: str) -> None:
-    """Say what was wrong and leave with exit code 2."""
+def fail(message: str, code: int = 2) -> NoReturn:
+    """Say what was wrong and leave."""
     line = Text("error: ", style="bold red")
     error_console().print(line.append(message, style="default"), soft_wrap=True)
-    raise typer.Exit(2)
+    raise typer.Exit(code)
 
 
 def _text(error: Exception) -> str:
@@ -45,6 +46,43 @@ def _text(error: Exception) -> str:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}"
     return " ".join(str(error).split())
+
+
+@contextmanager
+def saying(console: Console, what: str) -> Iterator[None]:
+    """Say what is being done while the block runs; where there is no terminal, in a line of its own."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        console.print(what, markup=False)
+        yield
+
+
+def facts(cells: Sequence[tuple[str, str]]) -> Table:
+    """Names and values, two pairs in a row."""
+    grid = Table.grid(padding=(0, 3))
+    for _ in range(4):
+        grid.add_column()
+    for left, right in zip(cells[0::2], cells[1::2], strict=True):
+        grid.add_row(f"[dim]{left[0]}", left[1], f"[dim]{right[0]}", right[1])
+    return grid
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it.
+
+    >>> span(0.0123), span(2.34), span(75), span(7300), span(200_000)
+    ('12 ms', '2.3 s', '1:15 min', '2:01 h', '2.3 days')
+    """
+    if seconds < 1:
+        return f"{seconds * 1e3:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02d} min"
+    return f"{minutes // 60}:{minutes % 60:02d} h" if minutes < 1440 else f"{seconds / 86400:.1f} days"
 
 
 def print_json(result: dict[str, Any]) -> None:

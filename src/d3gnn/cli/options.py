@@ -23,6 +23,21 @@ class EngineName(StrEnum):
     """What can run a stream."""
 
     local = "local"
+    spark = "spark"
+
+
+class SinkName(StrEnum):
+    """Where Spark writes embeddings."""
+
+    noop = "noop"
+    parquet = "parquet"
+
+
+class DemoEngine(StrEnum):
+    """What can run the demo."""
+
+    spark = "spark"
+    local = "local"
 
 
 class PartitionerName(StrEnum):
@@ -44,6 +59,15 @@ class EdgesMode(StrEnum):
 
     simple = "simple"
     multi = "multi"
+    append = "append"
+
+
+class EdgeKind(StrEnum):
+    """What makes two edges the same, where events may have keys."""
+
+    simple = "simple"
+    multi = "multi"
+    keyed = "keyed"
     append = "append"
 
 

@@ -1,5 +1,8 @@
 """The event format: creates, updates and deletes of vertices, edges, features and labels."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from d3gnn.events.batch import DEFAULT_FEATURE, NO_TIME, Element, Event, EventBatch, Op
 from d3gnn.events.check import Reason, check, feature_index, order
 from d3gnn.events.keys import IntKeys, Key, Keys, StringKeys, concat_keys, keys_from_arrow, keys_of
@@ -14,6 +17,9 @@ from d3gnn.events.shorthand import (
     label,
     vertex,
 )
+
+if TYPE_CHECKING:
+    from d3gnn.spark.frames import from_edges, validate
 
 __all__ = [
     "DEFAULT_FEATURE",
@@ -38,9 +44,18 @@ __all__ = [
     "edge_feature",
     "feature",
     "feature_index",
+    "from_edges",
     "keys_from_arrow",
     "keys_of",
     "label",
     "order",
+    "validate",
     "vertex",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Events as DataFrames need Spark, which events themselves do not.
+    if name in ("from_edges", "validate"):
+        return getattr(import_module("d3gnn.spark.frames"), name)
+    raise AttributeError(f"module 'd3gnn.events' has no attribute {name!r}")

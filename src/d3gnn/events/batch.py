@@ -434,6 +434,8 @@ def _arrow_values(column: pa.ChunkedArray) -> tuple[Floats | None, Ints | None]:
     if not hasattr(array, "value_lengths"):
         raise TypeError(f"the column 'value' holds lists of numbers, not {array.type}")
     lengths = np.asarray(array.value_lengths().fill_null(0)).astype(np.int64)
+    if not lengths.any():
+        return None, None
     flat = array.flatten().cast(pa.float64()).fill_null(float("nan"))
     with np.errstate(over="ignore"):  # too large for float32 becomes infinity, and a dead letter
         return np.asarray(flat).astype(np.float32), _offsets(lengths)

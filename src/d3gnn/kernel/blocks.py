@@ -11,6 +11,7 @@ Each kind is one flat table. Columns, with their dtypes, by kind (times are even
 | LEAVES    | Partition, all        | slot, time, arrival: a replica is deleted                          |
 | REMOVES   | Partition, all        | edge slot, time, arrival                                           |
 | ADDS      | Partition, all        | edge slot, source slot, destination slot, time, arrival            |
+| GONE      | Partition, all        | time, arrival, key: a vertex is deleted that no master knows of    |
 | FEATURES  | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time, arrival, values |
 | VALUES    | Vertex l-1, Edge l    | slot, time, arrival, message                                       |
 | ROOTS     | Vertex l-1, Edge l, l | row, time, arrival, root                                           |
@@ -51,20 +52,22 @@ class Kind(IntEnum):
     LEAVES = 4
     REMOVES = 5
     ADDS = 6
-    FEATURES = 7
-    VALUES = 8
-    ROOTS = 9
-    PARTIALS = 10
-    OUTPUT = 11
+    GONE = 7
+    FEATURES = 8
+    VALUES = 9
+    ROOTS = 10
+    PARTIALS = 11
+    OUTPUT = 12
 
 
 # Looking a member up in its class takes longer than much of what is done with it.
 (
-    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT,
+    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, FEATURES, VALUES, ROOTS, PARTIALS,
+    OUTPUT,
 ) = Kind  # fmt: skip
 
 #: Topology, the kinds up to this one, rides along unchanged from Partition to the last operator.
-LAST_TOPOLOGY = Kind.ADDS
+LAST_TOPOLOGY = Kind.GONE
 
 
 @dataclass(slots=True)

@@ -74,6 +74,11 @@ def names_ends(names: Sequence[str]) -> bool:
     return src is not None and dst is not None
 
 
+def names_time(names: Sequence[str]) -> int | None:
+    """The position of the first column that is called as times are."""
+    return _first_named(names, _TIME_NAMES, ())
+
+
 def find_roles(path: Path, table: Any, names: Sequence[str] | None) -> Roles:
     """Columns by their names; those without a known name by position and content."""
     if table.num_rows == 0:

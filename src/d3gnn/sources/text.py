@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import re
 import zlib
@@ -23,6 +24,11 @@ _COMMENT_LINE = re.compile(rb"^[ \t]*[#%].*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _BLANKS_AT_ENDS = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
 _NUMBER = re.compile(r"[+-]?(\d[\d.:/T-]*(e[+-]?\d+)?Z?)?", re.IGNORECASE)
+_QUOTED = re.compile(r'"[^"]*"')
+#: A header with `src` and one of these is that of the event format, in which a value can be a column's name.
+_EVENT_NAMES = {"op", "element", "dst", "time"}
+#: Around the numbers of a list, and between them: `[0.1, 0.2]`, `0.1;0.2`, `0.1 0.2`, `0.1|0.2`.
+BRACKETS, SEPARATORS = r"[\[\](){}]", r"[\s,;|]+"
 _SAMPLE_LINES = 20
 _BLOCK = 8 << 20
 
@@ -35,11 +41,15 @@ class Text:
     data: bytes
     delimiter: str
     header: list[str] | None
+    #: What comments begin with, empty where there are none.
+    comment: str = ""
 
     @classmethod
-    def load(cls, path: Path) -> Text:
-        """Read a file, gzipped or not, without its comments and its header."""
-        data = _without_comments(_bytes_of(path))
+    def load(cls, path: Path, limit: int | None = None) -> Text:
+        """Read a file, gzipped or not, without its comments and its header; `limit` bytes of it at most."""
+        data = _bytes_of(path, limit)
+        comment = _comment(data)
+        data = _COMMENT_LINE.sub(b"", data) if comment else data
         sample = _sample(data)
         if not sample:
             raise EdgeListError(
@@ -59,7 +69,7 @@ class Text:
             data = data.lstrip(b"\r\n").partition(b"\n")[2]
             if not data.strip():
                 raise EdgeListError(f"{path} holds no edges: it has a header only; give lines of `src dst`")
-        return cls(path, data, delimiter, header)
+        return cls(path, data, delimiter, header, comment)
 
 
 def read_text(text: Text, *, as_strings: Sequence[int] = ()) -> Any:
@@ -74,25 +84,42 @@ def read_text(text: Text, *, as_strings: Sequence[int] = ()) -> Any:
     )
 
 
-def _bytes_of(path: Path) -> bytes:
-    data = path.read_bytes()
-    if data.startswith(_GZIP_MAGIC):
+def sample_lines(path: Path, limit: int) -> list[str]:
+    """The first lines of a file, gzipped or not, that are not blank."""
+    return [line for line in _bytes_of(path, limit).decode(errors="replace").splitlines() if line.strip()]
+
+
+def numbers_in(text: str) -> list[str]:
+    """The numbers of a list that is written as text.
+
+    >>> numbers_in("[0.1, 0.2]"), numbers_in("3;4"), numbers_in("")
+    (['0.1', '0.2'], ['3', '4'], [])
+    """
+    return [number for number in re.split(SEPARATORS, re.sub(BRACKETS, " ", text)) if number]
+
+
+def _bytes_of(path: Path, limit: int | None) -> bytes:
+    with path.open("rb") as file:
+        zipped = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        file.seek(0)
         try:
-            data = gzip.decompress(data)
+            data = (gzip.GzipFile(fileobj=file) if zipped else file).read(-1 if limit is None else limit)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise EdgeListError(f"{path} is a damaged gzip file ({error}); fetch it again") from error
     if b"\0" in data[:4096]:
         raise EdgeListError(
             f"{path} is neither text (UTF-8), gzipped text nor Parquet; convert it to one of them"
         )
+    if limit is not None and len(data) == limit:
+        data = data[: data.rfind(b"\n") + 1] or data  # the last line may be half of one
     return data.removeprefix(_BYTE_ORDER_MARK)
 
 
-def _without_comments(data: bytes) -> bytes:
+def _comment(data: bytes) -> str:
     # Looking for a newline and a mark is far faster than the expression, and most files have no comments.
-    if data.lstrip()[:1] in _COMMENTS or any(b"\n" + mark in data for mark in _COMMENTS):
-        return _COMMENT_LINE.sub(b"", data)
-    return data
+    first = data.lstrip()[:1]
+    found = (mark for mark in _COMMENTS if first == mark or b"\n" + mark in data)
+    return next(found, b"").decode()
 
 
 def _sample(data: bytes) -> list[str]:
@@ -111,8 +138,9 @@ def _sample(data: bytes) -> list[str]:
 
 def _delimiter(sample: list[str]) -> str:
     """The mark that cuts all lines alike; else white space."""
+    bare = [_QUOTED.sub("", line) for line in sample]
     for mark in "\t,;":
-        counts = {line.count(mark) for line in sample}
+        counts = {line.count(mark) for line in bare}
         if len(counts) == 1 and counts != {0}:
             return mark
     return " "
@@ -127,16 +155,19 @@ def _with_single_blanks(data: bytes) -> bytes:
 
 
 def _cells(line: str, delimiter: str) -> list[str]:
-    cells = line.split() if delimiter == " " else line.split(delimiter)
+    cells = line.split() if delimiter == " " else next(csv.reader([line], delimiter=delimiter))
     return [cell.strip().strip('"') for cell in cells]
 
 
 def _is_header(rows: list[list[str]]) -> bool:
     """No cell is a number, and either the cells are known names or a number stands below one of them.
 
-    A cell that comes back below is an id: `u v` over `v w` is two edges.
+    A cell that comes back below is an id: `u v` over `v w` is two edges. The event format
+    always has a header.
     """
     first, below = rows[0], rows[1:]
+    if "src" in first and not _EVENT_NAMES.isdisjoint(first):
+        return True
     if any(_NUMBER.fullmatch(cell) for cell in first):
         return False
     if any(cell in row for row in below for cell in first):

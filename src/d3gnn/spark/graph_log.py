@@ -132,7 +132,12 @@ class GraphLog:
         last = self.last()
         first = 0 if last is None else last + 1
         if batch > first:
-            raise self._gap(range(first, batch), f"batch {batch} comes next")
+            raise self._gap(
+                range(first, batch),
+                f"batch {batch} comes next",
+                " Perhaps a foreachBatch callback ran no action on them while adaptive execution was off, as "
+                "it is by itself where an operator on the output keeps state: then no operator saw them.",
+            )
 
     def same_input(self, meta: EntryMeta, events: EventBatch) -> None:
         """See that a batch that comes again has the rows that it had; raises `ReplayMismatch` if not."""
@@ -210,11 +215,11 @@ class GraphLog:
             raise self._gap(missing, f"the graph after batch {upto} is wanted")
         return [entry for entry in found if len(entry)]
 
-    def _gap(self, missing: Sequence[int], why: str) -> LogGap:
+    def _gap(self, missing: Sequence[int], why: str, perhaps: str = "") -> LogGap:
         return LogGap(
             f"the graph log in {self.store.uri} has no entry for {_ranges(missing)}, but {why}. The input of "
             "those batches is lost to this graph. Restore the store from a backup that has them; or read the "
-            "events from the start with a new store and a new checkpoint."
+            f"events from the start with a new store and a new checkpoint.{perhaps}"
         )
 
     # ------------------------------------------------------------------ as Parquet

@@ -13,17 +13,20 @@ import time
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from d3gnn.events import EventBatch, Reason
+from d3gnn.events import NO_TIME, Element, EventBatch, Keys, Op, Reason
 from d3gnn.kernel.arrays import MappedSpace
+from d3gnn.kernel.blocks import GONE, Block, key_columns
 from d3gnn.kernel.log import compact
-from d3gnn.kernel.operators.partition import Partitioned
+from d3gnn.kernel.operators.partition import Partition, Partitioned
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.parcels import Stamp, pack_parcels
 from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
+from d3gnn.types import Bools
 
 #: The counter of Partition's space that holds the version of the model.
 _MODEL = 100
@@ -115,20 +118,31 @@ class Intake:
     def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> Partitioned:
         """Everything up to and with this batch, as one batch."""
         partition, plan = self._runtime.partition, self._plan
+        events = _NO_EVENTS if events is None else events
+        doomed = _vertex_deletes(events)
+        was_there = np.zeros(len(doomed), np.bool_)
         meta = self._log.meta(batch)
-        if meta is not None:
-            self._log.same_input(meta, _NO_EVENTS if events is None else events)
+        if meta is not None and not len(doomed):
+            self._log.same_input(meta, events)
         else:
             space.reset()
             before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
+            was_there = _exist(partition, doomed.src)
             self._next(batch, events)
         space.reset()
         self._log.compact(batch, plan.schema, plan.parts)
-        for whole in self._log.entries(batch):  # the snapshot that was just made, unless the graph is empty
-            return partition.process(whole.events, 0, replay=whole.part)
-        return partition.process(_NO_EVENTS, 0)
+        whole = next(iter(self._log.entries(batch)), None)  # the snapshot that was just made
+        if whole is None:
+            result = partition.process(_NO_EVENTS, 0)
+        else:
+            result = partition.process(whole.events, 0, replay=whole.part)
+        # The snapshot knows nothing of the vertices that this batch deletes; readers of the output must.
+        gone = was_there & ~_exist(partition, doomed.src)
+        if gone.any():
+            result.blocks.append(_tombstones(doomed.take(gone), time.time_ns() // 1000))
+        return result
 
     def _all_whole(self, stamp: Stamp) -> bool:
         """Whether every operator part is at this batch, or one behind."""
@@ -166,3 +180,26 @@ class Intake:
 
 
 _NO_EVENTS = EventBatch.of([])
+
+
+def _vertex_deletes(events: EventBatch) -> EventBatch:
+    """The last event that deletes each vertex that any of them deletes."""
+    deletes = (events.op == Op.DELETE) & (events.element == Element.VERTEX)
+    if events.src.valid is not None:
+        deletes &= events.src.valid
+    at = np.flatnonzero(deletes)
+    last = dict(zip(events.src.take(at).to_list(), at.tolist(), strict=True))
+    return events.take(np.array(list(last.values()), np.int64))
+
+
+def _exist(partition: Partition, ids: Keys) -> Bools:
+    if not len(partition.live_ids()):  # then there is nothing to look into
+        return np.zeros(len(ids), np.bool_)
+    return partition.locate(ids)[0] >= 0
+
+
+def _tombstones(deletes: EventBatch, clock: int) -> Block:
+    arrival = np.full(len(deletes), NO_TIME) if deletes.arrival is None else deletes.arrival
+    keys, blob = key_columns(deletes.src)
+    columns = (deletes.time, np.where(arrival == NO_TIME, clock, arrival), keys)
+    return Block(GONE, 0, 0, columns, blob=blob)

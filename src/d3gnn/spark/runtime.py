@@ -17,10 +17,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -57,12 +57,11 @@ class Plan:
     stop_on_dead_letter: bool = False
 
 
-@dataclass
-class Done:
+class Done(NamedTuple):
     """What an operator part has to say of a batch."""
 
     parcels: Parcels
-    metrics: dict[str, int] = field(default_factory=dict)
+    metrics: dict[str, int]
 
 
 class Runtime:
@@ -149,12 +148,12 @@ class Runtime:
                 space.reset()
             with torch.inference_mode():
                 out = operator.process(part, blocks)
-            done = Done(pack_parcels(stamp, part, self.plan.parts, out))
-            self.keep(name, part, space, stamp, done.parcels)
-            done.metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
-            done.metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
+            sent = pack_parcels(stamp, part, self.plan.parts, out)
+            self.keep(name, part, space, stamp, sent)
+            metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
+            metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
         self.settle(name)
-        return done
+        return Done(sent, metrics)
 
     def settle(self, name: str) -> None:
         """After an operator's first batch in this process: what is loaded by now is here to stay.

@@ -31,7 +31,8 @@ class Supervised:
                 if left is None:
                     self.query.awaitTermination()
                     return True
-                return bool(self.query.awaitTermination(math.ceil(left)))
+                # Whole seconds, and at least one, are what Spark takes.
+                return bool(self.query.awaitTermination(max(1, math.ceil(left))))
             except Exception as error:
                 if self._left <= 0 or not any(reason in str(error) for reason in _CURABLE):
                     raise

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from d3gnn.events import GraphSchema, keys_of
+from d3gnn.events import GraphSchema, Key, Keys, keys_of
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
 from d3gnn.spark.graph_log import GraphLog
 from d3gnn.spark.models import get_model, newest_model
 from d3gnn.spark.runtime import STORE, Plan, Runtime, absolute, default_arrays
 from d3gnn.spark.store import Store
+from d3gnn.types import Bools, Floats
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,25 @@ def verify(plan: Plan) -> Verdict:
         oracle.apply(entry.events)
     src, dst = oracle.edge_index()
     expected = forward(runtime.model, oracle.inputs(), src, dst)
-    part, row = runtime.partition.locate(keys_of(oracle.vertices))
-    got = np.full_like(expected, np.nan)
+    got, there = _held(runtime, keys_of(oracle.vertices))
+    error = relative_error(got[there], expected[there]) if there.any() else 0.0
+    return Verdict(batch, len(expected), len(src), error, int((~there).sum()))
+
+
+def held_embeddings(plan: Plan, ids: Sequence[Key]) -> dict[Key, Floats]:
+    """The embeddings that a pipeline, which must be idle, holds of those of these vertices that it has."""
+    got, there = _held(Runtime(plan, Store(plan.store).owner()), keys_of(list(ids)))
+    return {id: got[i] for i, id in enumerate(ids) if there[i]}
+
+
+def _held(runtime: Runtime, ids: Keys) -> tuple[Floats, Bools]:
+    """Embeddings by vertex, and which vertices there are."""
+    plan = runtime.plan
+    part, row = runtime.partition.locate(ids)
     last = runtime.operator(f"vertex-{plan.layers}")
+    got = np.full((len(ids), runtime.model.layers[-1].out_width), np.nan, np.float32)
     for p in range(plan.parts):
         here = part == p
         if here.any():
             got[here] = last.state(p).rows.value[row[here]]
-    held = part >= 0
-    error = relative_error(got[held], expected[held]) if held.any() else 0.0
-    return Verdict(batch, len(expected), len(src), error, int((~held).sum()))
+    return got, part >= 0

@@ -11,18 +11,18 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from d3gnn.cli.demo.job import Job, Mover, Run
-from d3gnn.events import Reason
+from d3gnn.cli.console import facts
+from d3gnn.cli.demo.job import Engine, Job, Mover, Run
 
 _REFRESH = 0.15
 _RECENT = 20
 
 
-def live(job: Job, console: Console) -> Run:
+def live(job: Job, engine: Engine, console: Console) -> Run:
     """Run the job and show it; drawn by the thread that works, between batches."""
     run, drawn = Run(), 0.0
     with Live(console=console, auto_refresh=False, transient=False) as screen:
-        for run in job.run():
+        for run in job.run(engine):
             now = time.monotonic()
             if now - drawn >= _REFRESH:
                 screen.update(_screen(job, run), refresh=True)
@@ -34,35 +34,31 @@ def live(job: Job, console: Console) -> Run:
 
 
 def _screen(job: Job, run: Run) -> Panel:
-    recent_ms, recent_events = run.batch_ms[-_RECENT:], run.batch_events[-_RECENT:]
-    speed = sum(recent_events) / max(1e-9, sum(recent_ms) / 1e3)
-    facts = Table.grid(padding=(0, 3))
-    for _ in range(4):
-        facts.add_column()
+    totals, recent_ms = run.totals, run.batch_ms[-_RECENT:]
+    speed = sum(run.batch_events[-_RECENT:]) / max(1e-9, sum(recent_ms) / 1e3)
     cells = [
-        ("events", f"{run.events:,} of {len(job.stream):,}"),
+        ("events", f"{totals.events:,} of {len(job.stream):,}"),
         ("speed", f"{speed:,.0f} events/s"),
-        ("batch", f"{sorted(recent_ms)[len(recent_ms) // 2]:.1f} ms" if recent_ms else ""),
-        ("vertices", f"{len(job.engine):,}"),
-        ("embeddings emitted", f"{run.emitted:,}"),
-        ("tombstones", f"{run.tombstones:,}"),
+        ("batch", f"{sorted(recent_ms)[len(recent_ms) // 2]:,.1f} ms" if recent_ms else ""),
+        ("batches", f"{totals.batches:,}"),
+        ("embeddings emitted", f"{totals.embeddings:,}"),
+        ("tombstones", f"{totals.tombstones:,}"),
     ]
-    for left, right in zip(cells[0::2], cells[1::2], strict=True):
-        facts.add_row(f"[dim]{left[0]}", left[1], f"[dim]{right[0]}", right[1])
-    bar = ProgressBar(total=len(job.stream), completed=run.events, width=60)
-    title = "running" if run.events < len(job.stream) else f"done in {run.seconds:.1f} s of engine time"
-    return Panel(Group(bar, "", facts, "", _reasons(run)), title=title, title_align="left", width=78)
+    bar = ProgressBar(total=len(job.stream), completed=totals.events, width=60)
+    title = "running" if totals.batches else "first batch: what runs it is being started"
+    if totals.events == len(job.stream):
+        title = f"done in {run.seconds:.1f} s of engine time"
+    return Panel(Group(bar, "", facts(cells), "", _reasons(run)), title=title, title_align="left", width=78)
 
 
 def _reasons(run: Run) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right")
     table.add_column(overflow="fold")
-    table.add_row(f"{run.dead:,}", "[bold]dead letters")
-    for reason, count in sorted(run.reasons.items(), key=lambda item: -item[1]):
-        if reason.is_dead:
-            table.add_row(f"{count:,}", f"[dim]{reason.text}")
-    table.add_row(f"{run.reasons[Reason.LATE]:,}", "[bold]late updates[/] [dim](a newer value was there)")
+    table.add_row(f"{run.totals.dead.total():,}", "[bold]dead letters")
+    for reason, count in run.totals.dead.most_common():
+        table.add_row(f"{count:,}", f"[dim]{reason}")
+    table.add_row(f"{run.totals.late:,}", "[bold]late updates[/] [dim](a newer value was there)")
     return table
 
 

@@ -1,19 +1,19 @@
-"""What the demo runs, and what it keeps of it."""
+"""What the demo runs, and what it keeps of it; which engine does it, others say."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from d3gnn.bench.warm_up import warm_up
-from d3gnn.events import Element, EventBatch, IntKeys, Op, Reason
-from d3gnn.kernel.local import LocalEngine
-from d3gnn.nn import GraphSAGE
+from d3gnn.bench.check import Comparison
+from d3gnn.bench.result import Report
+from d3gnn.cli.reports import BatchReport, Totals
+from d3gnn.events import Element, EventBatch, Op
+from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.sources import SyntheticStream
 from d3gnn.types import Floats, Ints
 
@@ -22,6 +22,33 @@ _WIDTHS = (16, 32, 16)
 #: Movement is watched over this last part of the stream.
 _WATCHED = 0.1
 _SHOWN = 10
+
+
+class Snapshot(NamedTuple):
+    """All vertices at some time, in the order of their ids."""
+
+    ids: Ints
+    embeddings: Floats
+
+    def of_ids(self, ids: Ints) -> Floats:
+        """The embeddings of these vertices, NaN for those that were not there."""
+        out = np.full((len(ids), self.embeddings.shape[1]), np.nan, np.float32)
+        there = np.isin(ids, self.ids)
+        out[there] = self.embeddings[np.searchsorted(self.ids, ids[there])]
+        return out
+
+
+class Engine(Protocol):
+    """Runs the job's stream, once."""
+
+    def batches(self) -> Iterator[list[BatchReport]]:
+        """Go through the stream; the batches that have ended since the last time, perhaps none."""
+
+    def snapshots(self) -> tuple[Snapshot, Snapshot]:
+        """All embeddings where watching began, and at the end."""
+
+    def compare(self, report: Report) -> Comparison:
+        """With recomputation from scratch."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +69,7 @@ class Mover:
 class Run:
     """What is known of the run so far."""
 
-    events: int = 0
-    batches: int = 0
-    seconds: float = 0.0
-    emitted: int = 0
-    tombstones: int = 0
-    reasons: Counter[Reason] = field(default_factory=Counter)
+    totals: Totals = field(default_factory=Totals)
     #: Milliseconds and events of every batch.
     batch_ms: list[float] = field(default_factory=list)
     batch_events: list[int] = field(default_factory=list)
@@ -58,20 +80,27 @@ class Run:
     movers: list[Mover] = field(default_factory=list)
 
     @property
-    def dead(self) -> int:
-        """Events that became dead letters."""
-        return sum(count for reason, count in self.reasons.items() if reason.is_dead)
+    def seconds(self) -> float:
+        """Time of all batches."""
+        return sum(self.batch_ms) / 1e3
+
+    def add(self, report: BatchReport) -> None:
+        self.totals.add(report)
+        self.batch_ms.append(report.milliseconds)
+        self.batch_events.append(report.events)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A stream and an engine for it."""
+    """A stream, and a model for it."""
 
     stream: SyntheticStream
-    engine: LocalEngine
+    model: GNN
     batch: int
     parts: int
     partitioner: str
+    #: The batches over which movement is watched, once they were handed out.
+    watched: list[EventBatch] = field(default_factory=list)
 
     @staticmethod
     def plan(*, edges: int, batch: int, parts: int, partitioner: str, seed: int) -> Job:
@@ -83,50 +112,37 @@ class Job:
             communities=_COMMUNITIES, deletes=0.1, vertex_deletes=0.001, feature_updates=0.05, bursts=0.15,
             bad=0.002, features=True, feature_width=_WIDTHS[0],
         )  # fmt: skip
-        engine = LocalEngine(GraphSAGE(_WIDTHS, seed=seed), parts, partitioner, stream.schema)
-        return Job(stream, engine, batch, parts, partitioner)
+        return Job(stream, GraphSAGE(_WIDTHS, seed=seed), batch, parts, partitioner)
 
-    def warm_up(self) -> None:
-        """Compile before the clock starts."""
-        import torch
+    @property
+    def first_watched(self) -> int:
+        """The number of the batch with which watching begins."""
+        return math.ceil(len(self.stream) * (1 - _WATCHED) / self.batch)
 
-        torch.set_num_threads(1)
-        warm_up(self.engine.model, self.stream.schema, self.parts, self.partitioner)
+    def batches(self) -> Iterator[EventBatch]:
+        """The stream."""
+        for number, batch in enumerate(self.stream.batches(self.batch)):
+            if number >= self.first_watched:
+                self.watched.append(batch)
+            yield batch
 
-    def run(self) -> Iterator[Run]:
-        """Go through the stream; the same object is handed out after every batch."""
+    def run(self, engine: Engine) -> Iterator[Run]:
+        """Let the engine go through the stream; the same object is handed out again and again."""
         run = Run()
-        watched: list[EventBatch] = []
-        before = _Snapshot.of(self.engine)
-        watch_from = int(len(self.stream) * (1 - _WATCHED))
-        for batch in self.stream.batches(self.batch):
-            if run.events >= watch_from:
-                if not watched:
-                    before = _Snapshot.of(self.engine)
-                watched.append(batch)
-            begun = time.perf_counter()
-            updates = self.engine.apply(batch)
-            seconds = time.perf_counter() - begun
-            run.events += len(batch)
-            run.batches += 1
-            run.seconds += seconds
-            run.batch_ms.append(seconds * 1e3)
-            run.batch_events.append(len(batch))
-            run.emitted += len(updates)
-            run.tombstones += int(np.count_nonzero(updates.deleted))
-            codes, counts = np.unique(updates.status, return_counts=True)
-            for code, count in zip(codes.tolist(), counts.tolist(), strict=True):
-                run.reasons[Reason(code)] += count
+        for reports in engine.batches():
+            for report in reports:
+                run.add(report)
             yield run
-        run.ids, run.after = _Snapshot.of(self.engine)
+        before, after = engine.snapshots()
+        run.ids, run.after = after
         run.before = before.of_ids(run.ids)
-        run.movers = self._movers(run, watched)
+        run.movers = self._movers(run)
         yield run
 
-    def _movers(self, run: Run, watched: list[EventBatch]) -> list[Mover]:
+    def _movers(self, run: Run) -> list[Mover]:
         moved = np.nan_to_num(np.linalg.norm(run.after - run.before, axis=1))
         most = np.argsort(-moved, kind="stable")[:_SHOWN]
-        happened = EventBatch.concat(watched) if watched else EventBatch.of([])
+        happened = EventBatch.concat(self.watched) if self.watched else EventBatch.of([])
         return [
             Mover(
                 id=int(run.ids[i]),
@@ -154,23 +170,3 @@ def _equals(keys: Any, id: int) -> Any:
         return np.False_
     same = keys.values == id
     return same if keys.valid is None else same & keys.valid
-
-
-class _Snapshot(NamedTuple):
-    """All vertices at some time, in the order of their ids."""
-
-    ids: Ints
-    embeddings: Floats
-
-    @staticmethod
-    def of(engine: LocalEngine) -> _Snapshot:
-        keys = engine.ids()
-        ids = np.sort(keys.values) if isinstance(keys, IntKeys) else np.zeros(0, np.int64)
-        return _Snapshot(ids, engine.embeddings(IntKeys(ids)))
-
-    def of_ids(self, ids: Ints) -> Floats:
-        """The embeddings of these vertices, NaN for those that were not there."""
-        out = np.full((len(ids), self.embeddings.shape[1]), np.nan, np.float32)
-        there = np.isin(ids, self.ids)
-        out[there] = self.embeddings[np.searchsorted(self.ids, ids[there])]
-        return out

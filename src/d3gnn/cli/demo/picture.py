@@ -19,6 +19,8 @@ _MOST_POINTS = 6000
 #: Colours that stay apart for most people (Okabe and Ito).
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#777777")
 _DARK = "#222222"
+#: A first batch that takes so many times as long as others says more of what runs it than of the stream.
+_SLOW_START = 4
 
 
 def draw(job: Job, run: Run, compared: Comparison, path: Path) -> None:
@@ -37,7 +39,7 @@ def draw(job: Job, run: Run, compared: Comparison, path: Path) -> None:
     _draw_points(points, job, run)
     _draw_times(speed, latency, run)
     figure.suptitle(
-        f"{run.events:,} events, {compared.vertices:,} vertices: "
+        f"{run.totals.events:,} events, {compared.vertices:,} vertices: "
         f"embeddings within {compared.max_relative_error:.0e} of recomputation",
         x=0.01,
         ha="left",
@@ -126,9 +128,13 @@ def _frame(axes: Axes, points: Array) -> None:
 
 def _draw_times(speed: Axes, latency: Axes, run: Run) -> None:
     ms, events = np.array(run.batch_ms), np.array(run.batch_events)
-    if len(ms) > 1:  # the last batch is what is left over
-        ms, events = ms[:-1], events[:-1]
     done = np.cumsum(events)
+    left_out = ""
+    if len(ms) > 1:  # the last batch is what is left over
+        ms, events, done = ms[:-1], events[:-1], done[:-1]
+    if len(ms) > 2 and ms[0] > _SLOW_START * np.median(ms):
+        left_out = f"; the first took {ms[0] / 1e3:.1f} s to start and is left out"
+        ms, events, done = ms[1:], events[1:], done[1:]
     window = max(1, len(ms) // 60)
     rate = _moving(events, window) / np.maximum(_moving(ms, window), 1e-9)  # thousands per second
     speed.set_title("Throughput", loc="left", fontsize=11, fontweight="bold")
@@ -140,8 +146,8 @@ def _draw_times(speed: Axes, latency: Axes, run: Run) -> None:
     latency.scatter(done, ms, s=8, color="#999999", linewidths=0, label="each batch")
     latency.plot(done, _moving(ms, window), color=_COLOURS[5], lw=1.6, label="mean of neighbours")
     latency.set_ylabel("milliseconds")
-    latency.set_ylim(0, 1.15 * float(np.percentile(ms, 99)))
-    latency.set_xlabel(f"events so far (batches of {int(events.max()):,})")
+    latency.set_ylim(0, 1.3 * float(np.percentile(ms, 99)))  # the legend stands above the line
+    latency.set_xlabel(f"events so far (batches of {int(events.max()):,}{left_out})")
     latency.xaxis.set_major_formatter(lambda x, _: f"{x:,.0f}")
     latency.legend(frameon=False, loc="upper left", ncols=2)
     for axes in (speed, latency):

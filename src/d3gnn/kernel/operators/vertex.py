@@ -13,6 +13,7 @@ from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
     DROPS,
     FEATURES,
+    GONE,
     LAST_TOPOLOGY,
     OUTPUT,
     PARTIALS,
@@ -79,7 +80,8 @@ class Vertex(Operator[m.VertexState]):
             changed = self._renew(state, self.layer)
         self.metrics["touched"] += len(changed[0])
         if self.following is None:
-            return self._output(state, part, drops, *changed) if len(changed[0]) or drops else []
+            rows = self._output(state, part, drops, *changed) if len(changed[0]) or drops else []
+            return rows + [self._tombstones(part, block) for block in found[GONE]]
         out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
         if len(changed[0]) or sources:
             out += self._send(state, part, sources, self.following, *changed)
@@ -192,3 +194,10 @@ class Vertex(Operator[m.VertexState]):
             value = np.concatenate([value, np.zeros((len(gone), self.width), np.float32)])
         keys, blob = key_columns(state.keys.take(row))
         return [Block(OUTPUT, part, part, (deleted, time, arrival, value, keys), blob=blob)]
+
+    def _tombstones(self, part: int, gone: Block) -> Block:
+        """For vertices that are known here by nothing but their ids."""
+        time, arrival, keys = gone.columns
+        value = np.zeros((len(gone), self.width), np.float32)
+        columns = (np.ones(len(gone), np.uint8), time, arrival, value, keys)
+        return Block(OUTPUT, part, part, columns, blob=gone.blob)

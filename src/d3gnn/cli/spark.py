@@ -1,0 +1,120 @@
+"""Spark for a command: a session that keeps its noise to itself, and its errors in a line."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from d3gnn.cli.console import fail, user_mistakes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: The exit code where neither the options nor the input were at fault.
+FAILED = 3
+#: Errors of ours inside Python tasks that people can do something about, as a traceback ends with them.
+_OURS = re.compile(r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch): (.+)$", re.MULTILINE)
+_OWN_WORDS = (
+    # What Spark says, and what a person wants to know.
+    (
+        r"CSV header does not conform to the schema.*?Header: (.*?)\n.*?Schema: (.*?)\n.*?CSV file: (\S+)",
+        "{2} has the columns {0}, but the files before it have {1}; all files need the same columns",
+    ),
+    (
+        r"PARQUET_COLUMN_DATA_TYPE_MISMATCH.*?file (\S+?)\. .*?column \[(.*?)\]\. Expected Spark type (\S+), "
+        r"actual Parquet type (\S+?)\.",
+        "{0} has {3} in the column {1}, but the files before it have {2}; write them with the same types",
+    ),
+    (r"CANNOT_READ_FILE_FOOTER.*?file:? ?(\S+?)\.? ", "{0} is no whole Parquet file"),
+    (r"(?:FILE_NOT_EXIST|FileNotFoundException).*?(file:\S+)", "{0} is gone; it must stay until it was read"),
+    (r"No space left on device", "the disk is full; nothing is lost: make room, and start again"),
+    (r"Multiple streaming queries are concurrently using (\S+)", "another process uses {0}; stop it first"),
+)
+
+
+@contextmanager
+def spark_session(log: Path) -> Iterator[SparkSession]:
+    """A session for this command, or the one that there is; what Java and the workers say goes to `log`."""
+    from pyspark.sql import SparkSession
+
+    from d3gnn.spark.session import session
+
+    if SparkSession.getActiveSession() is not None:
+        yield session()
+        return
+    with _standard_error_to(log):  # Java inherits it
+        spark = session()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def plain_errors(log: Path) -> Iterator[None]:
+    """Errors of Spark's as one line that speaks to the person."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from d3gnn.spark.java import NoJava
+    from d3gnn.spark.store import StoreError
+
+    try:
+        with user_mistakes(NoJava, StoreError):
+            yield
+    except (PySparkException, Py4JError) as error:
+        if (problem := known_problem(error)) is not None:
+            fail(problem)
+        fail(f"Spark stopped: {first_words(error)} (more in {log})", FAILED)
+
+
+@contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """What processes started here inherit as standard error; Python's own goes on where it went."""
+    kept, ours = os.dup(2), sys.stderr
+    try:
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        if _is_standard_error(ours):
+            sys.stderr = os.fdopen(os.dup(kept), "w", buffering=1, encoding=ours.encoding, errors=ours.errors)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        if sys.stderr is not ours:
+            sys.stderr.close()
+            sys.stderr = ours
+
+
+def _is_standard_error(file: object) -> bool:
+    try:
+        return file.fileno() == 2  # type: ignore[attr-defined,no-any-return]
+    except (AttributeError, OSError):
+        return False
+
+
+def known_problem(error: BaseException) -> str | None:
+    """What stopped a query, in one line, if it is something that the user can put right."""
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"  # the stack names all causes
+    if ours := _OURS.findall(text):
+        return str(ours[-1])
+    for pattern, words in _OWN_WORDS:
+        if found := re.search(pattern, text, re.DOTALL):
+            return words.format(*(group.strip().removeprefix("file://") for group in found.groups()))
+    return None
+
+
+def first_words(error: BaseException) -> str:
+    """The gist of any other error: the end of a traceback of Python's, or Spark's last cause, in a line."""
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"
+    if "Traceback (most recent call last)" in text:
+        ends = re.findall(r"^([A-Za-z_][\w.]*: .+)$", text.rpartition("Traceback")[2], re.MULTILINE)
+        text = ends[0] if ends else text
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [type(error).__name__]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes or lines[:1])[-1][:300]

@@ -1,0 +1,192 @@
+"""Events from files, as Spark DataFrames: a stream of them, or what is there now."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from d3gnn.sources.files import NANOSECONDS, Files
+from d3gnn.sources.text import BRACKETS, SEPARATORS
+
+__all__ = ["INPUT", "cut", "in_order", "stream_events"]
+
+#: The name of what Spark's progress tells about the input: `rows`, and the `oldest` arrival among them.
+INPUT = "d3gnn.input"
+_MICROSECONDS = 1_000_000
+_ZONE = r"(?i)(z|utc|[+-]\d{2}:?\d{2})$"
+_NANOS = "spark.sql.legacy.parquet.nanosAsLong"
+#: When the first piece of a file that was cut seems to be written; any time that is over will do.
+_FIRST_PIECE = 1_000_000_000
+
+
+def stream_events(spark: SparkSession, files: Files, **limits: Any) -> DataFrame:
+    """The events of the files that are there, and of those that come; each file is read once.
+
+    `limits` are Spark's for one batch: `maxFilesPerTrigger` or `maxBytesPerTrigger`. An event has arrived
+    when its file was last written, unless the file has a column for it.
+    """
+    reader = spark.readStream.options(**limits)
+    # By default Spark passes over files that are a week older than others: copies that kept their times.
+    reader = reader.option("maxFileAge", "36500d")
+    events = _events(spark, reader, files)
+    rows = F.count(F.lit(1)).alias("rows")
+    return events.observe(INPUT, rows, F.min("arrival").alias("oldest"))
+
+
+def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
+    """Copy a file of events into a folder of Parquet files with `size` events each; how to read these.
+
+    A folder that is complete already stays as it is.
+    """
+    events = _events(spark, spark.read, files)
+    if not (folder / "_SUCCESS").exists():
+        events.coalesce(1).write.mode("overwrite").option("maxRecordsPerFile", size).parquet(str(folder))
+    in_order(sorted(folder.glob("*.parquet"), key=_piece_number))
+    columns = dict(events.dtypes)
+    return Files(str(folder), "parquet", columns, {name: name for name in columns}, files.edges, files.ids)
+
+
+def in_order(pieces: Iterable[Path]) -> None:
+    """Make each of these files seem older than the next: a stream takes the oldest first."""
+    for i, piece in enumerate(pieces):
+        os.utime(piece, (_FIRST_PIECE + i,) * 2)
+
+
+def _piece_number(piece: Path) -> int:
+    found = re.search(r"-c(\d+)\.", piece.name)
+    return int(found[1]) if found else 0
+
+
+def _events(spark: SparkSession, reader: Any, files: Files) -> DataFrame:
+    """The rows as events: columns by their names in the event format."""
+    if NANOSECONDS in files.columns.values():
+        spark.conf.set(_NANOS, "true")
+    path = Path(files.path)
+    if path.is_dir():
+        reader, where = reader.option("recursiveFileLookup", "true"), _escaped(files.path)
+    else:  # a stream takes a single file only where the path is a pattern
+        where = f"{_escaped(str(path.parent))}/{_escaped(path.name[:-1])}[{path.name[-1]}]"
+    rows = _text(reader, files, where) if files.format == "text" else _table(reader, files, where)
+    made = {role: _column(role, name, files) for role, name in files.roles.items()}
+    made.setdefault("arrival", F.unix_micros("_metadata.file_modification_time"))
+    if files.edges:
+        made["element"] = F.lit("edge")
+    if files.format != "parquet":
+        made = _without_gaps(made)
+    return rows.select(*(column.alias(role) for role, column in made.items()))
+
+
+def _without_gaps(made: dict[str, Column]) -> dict[str, Column]:
+    """In text and JSON, where most rows leave something out, that is as good as no column."""
+    filled = {"op": F.coalesce(made.get("op", F.lit(None)), F.lit("create"))}
+    if "dst" in made and "element" in made:
+        usual = F.when(made["dst"].isNull(), "vertex").otherwise("edge")
+        filled["element"] = F.coalesce(made["element"], usual)
+    return made | filled
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+
+
+def _table(reader: Any, files: Files, where: str) -> DataFrame:
+    reader = reader.format(files.format).schema(_ddl(files))
+    if files.format == "csv":
+        reader = reader.option("sep", files.delimiter).option("header", files.header)
+        reader = reader.option("ignoreLeadingWhiteSpace", "true").option("ignoreTrailingWhiteSpace", "true")
+        # A file whose header says otherwise must not be read by position.
+        reader = reader.option("enforceSchema", "false")
+        if files.comment:
+            reader = reader.option("comment", files.comment)
+    frame: DataFrame = reader.load(where)
+    return frame
+
+
+def _text(reader: Any, files: Files, where: str) -> DataFrame:
+    """Lines of columns between white space, which Spark's CSV cannot read where there are several blanks."""
+    lines: DataFrame = reader.format("text").load(where)
+    line = F.trim(F.translate("value", "\t\r", "  "))
+    kept = line != ""
+    if files.comment:
+        kept &= ~line.rlike("^[#%]")
+    if files.header:
+        kept &= F.translate(F.regexp_replace(line, r"\s+", " "), '"', "") != " ".join(files.columns)
+    cells = F.split(line, r"\s+")
+    columns = [
+        F.get(cells, F.lit(i)).try_cast(kind).alias(name)
+        for i, (name, kind) in enumerate(files.columns.items())
+    ]
+    return lines.where(kept).select(*columns, F.col("_metadata"))
+
+
+def _ddl(files: Files) -> str:
+    kinds = {name: "bigint" if kind == NANOSECONDS else kind for name, kind in files.columns.items()}
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in kinds.items())
+
+
+# ------------------------------------------------------------------ columns
+
+
+def _column(role: str, name: str, files: Files) -> Column:
+    column, kind = F.col(f"`{name.replace('`', '``')}`"), files.columns[name]
+    if role in ("src", "dst"):
+        return _id(column, kind, files.ids)
+    if role == "key":
+        return _id(column, kind, "string" if kind == "string" else "bigint")
+    if role in ("time", "arrival"):
+        return _time(column, kind)
+    if role == "value":
+        return _value(column, kind)
+    if role == "op":
+        return _op(column)
+    return column.cast("bigint" if role in ("partition", "offset") else "string")
+
+
+def _id(column: Column, kind: str, ids: str) -> Column:
+    if kind in ("float", "double"):
+        column = F.when(column == F.floor(column), column.try_cast("bigint"))
+    return column.try_cast(ids)
+
+
+def _time(column: Column, kind: str) -> Column:
+    """Microseconds; integers stay as they are, and numbers with a fraction are seconds."""
+    if kind == NANOSECONDS:
+        return F.call_function("div", column, F.lit(1000))
+    if kind in ("float", "double") or kind.startswith("decimal"):
+        return F.round(column.cast("double") * _MICROSECONDS).try_cast("bigint")
+    if kind == "timestamp":
+        return F.unix_micros(column)
+    if kind in ("timestamp_ntz", "date"):
+        return _as_utc(column.cast("timestamp_ntz"))
+    if kind == "string":
+        in_zone = F.unix_micros(column.try_cast("timestamp"))
+        return F.when(column.rlike(_ZONE), in_zone).otherwise(_as_utc(column.try_cast("timestamp_ntz")))
+    return column.try_cast("bigint")
+
+
+def _as_utc(column: Column) -> Column:
+    """What has no time zone counts as UTC, whatever the machine's is."""
+    return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), column)
+
+
+def _value(column: Column, kind: str) -> Column:
+    """A list of numbers as it is, a number as a list of one, and a list that is written as text."""
+    if kind == "string":
+        numbers = F.split(F.regexp_replace(column, BRACKETS, " "), SEPARATORS)
+        column = F.filter(numbers, lambda number: number != "")
+        return F.when(F.size(column) > 0, column.try_cast("array<float>"))
+    if kind.startswith("array"):
+        return column.cast("array<float>")
+    return F.when(column.isNotNull(), F.array(column.cast("float")))
+
+
+def _op(column: Column) -> Column:
+    """As the event format has it; + and - create and delete."""
+    op = F.lower(F.trim(column.cast("string")))
+    return F.when(op.isin("+", "+1", "1"), "create").when(op.isin("-", "-1"), "delete").otherwise(op)
