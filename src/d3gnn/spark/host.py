@@ -33,7 +33,7 @@ _METRICS = ("busy_us", "kept", "messages", "touched", "recomputed")
 _INPUT = "vertex_0_"
 _INPUT_METRICS = (*_PARTITION_METRICS, *(_INPUT + metric for metric in _METRICS))
 #: No Arrow batch that leaves a task is larger than this, unless a single parcel is.
-_YIELD = 32 * 2**20
+_YIELD = 2 * 2**20
 
 
 def with_commands(store: str, events: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Parcels: blocks on their way through Spark. One parcel is one row, of at most 16 MB.
+"""Parcels: blocks on their way through Spark. One parcel is one row, of at most 1 MB.
 
 Every operator part sends every part of the next operator at least one parcel in every batch, so that all of
 them run; each says how many there are, so that a lost one is noticed.
@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
 
-from d3gnn.kernel.blocks import LIMIT, Block, pack_into, packed_size, split, unpack
+from d3gnn.kernel.blocks import Block, pack_into, packed_size, split, unpack
 
+#: Rows of this size, two or so in an Arrow batch, come to Python in half the time that large ones take.
+_LIMIT = 2**20
 _HEAD = struct.Struct("<4sBxxxqqiiii")
 _MAGIC = b"d3p1"
 _LENGTH = struct.Struct("<Q")
@@ -78,13 +80,13 @@ def pack_parcels(stamp: Stamp, source: int, targets: int, blocks: Iterable[Block
 def _loads(blocks: Iterable[Block]) -> list[list[tuple[Block, int]]]:
     """What goes into each parcel for one target, at least one parcel: blocks and their sizes when packed."""
     loads: list[list[tuple[Block, int]]] = [[]]
-    room = LIMIT
+    room = _LIMIT
     for block in blocks:
-        for piece in split(block, LIMIT - 2 * _ALIGN):
+        for piece in split(block, _LIMIT - 2 * _ALIGN):
             size = packed_size(piece)
             if size > room and loads[-1]:
                 loads.append([])
-                room = LIMIT
+                room = _LIMIT
             loads[-1].append((piece, size))
             room -= _with_length(size)
     return loads

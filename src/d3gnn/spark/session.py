@@ -69,8 +69,9 @@ def _settings(master: str) -> dict[str, str]:
         _REUSE: "true",
         _ADAPTIVE: "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Events come to Partition in few large pieces; a piece is still 64 MB at most.
+        # Small enough that Python reads one piece while Java writes the next.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2 * 2**20),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
