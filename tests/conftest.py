@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -23,3 +28,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"the real streams are not here: {folder} does not exist")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session as users get it, on two cores; one for all tests of a process."""
+    from d3gnn.spark.session import session
+
+    # It does not live long enough for what the better compiler costs.
+    os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    made = session("local[2]", "tests", **{"spark.driver.memory": "2g"})
+    yield made
+    made.stop()

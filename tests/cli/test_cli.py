@@ -53,7 +53,14 @@ def test_version() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [(), ("demo",), ("generate",), *(("bench", b) for b in ("throughput", "growth", "partitioner"))],
+    [
+        (),
+        ("demo",),
+        ("run",),
+        ("generate",),
+        ("verify",),
+        *(("bench", b) for b in ("throughput", "growth", "partitioner")),
+    ],
 )
 def test_help_says_how(command: tuple[str, ...]) -> None:
     out, _ = run(*command, "--help")
@@ -165,7 +172,8 @@ def test_partitioner() -> None:
 
 
 def test_demo(tmp_path: Path) -> None:
-    out, err = run("demo", "--edges", "2000", "--batch", "200", "--out", tmp_path / "new" / "out")
+    command = ("demo", "--engine", "local", "--edges", "2000", "--batch", "200")
+    out, err = run(*command, "--out", tmp_path / "new" / "out")
     assert out == ""
     assert "dead letters" in err
     assert "Moved most" in err
@@ -175,7 +183,7 @@ def test_demo(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("edges", ["1", "30"])
 def test_a_tiny_demo(tmp_path: Path, edges: str) -> None:
-    run("demo", "--edges", edges, "--parts", "1", "--out", tmp_path)
+    run("demo", "--engine", "local", "--edges", edges, "--parts", "1", "--out", tmp_path)
     assert (tmp_path / "demo.png").stat().st_size > 0
 
 
@@ -186,7 +194,7 @@ def test_a_demo_that_is_wrong_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
 
     apply = LocalEngine.apply
     monkeypatch.setattr(LocalEngine, "apply", forgetful)
-    _, err = run("demo", "--edges", "500", "--out", tmp_path, code=1)
+    _, err = run("demo", "--engine", "local", "--edges", "500", "--out", tmp_path, code=1)
     assert "wrong: " in err
 
 

@@ -9,49 +9,35 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from d3gnn import GraphSchema
-from d3gnn.events import EventBatch
-from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
 from d3gnn.testing import random_batches
+from d3gnn.testing.pipelines import EventFiles, TableWitness
 
 HERE = Path(__file__).parent
 OPERATORS = ["partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"]
 BATCHES = len(OPERATORS) + 2
 
 
-def write_stream(folder: Path) -> Oracle:
-    """A file per batch, and the oracle that has seen them all."""
+def write_stream(folder: Path) -> TableWitness:
+    """A file per batch, and what the table must be after each of them."""
     schema = GraphSchema(features={"x": 3})
-    oracle = Oracle(schema)
-    (folder / "in").mkdir()
-    stream = random_batches(schema, seed=4, n_batches=BATCHES, batch_size=60, n_vertices=40)
-    for i, batch in enumerate(stream):
-        oracle.apply(batch)
-        path = folder / "in" / f"{i:04d}.parquet"
-        pq.write_table(_with_all_columns(batch), path)
-        os.utime(path, (1_000_000_000 + i,) * 2)
-    return oracle
-
-
-def _with_all_columns(batch: EventBatch) -> pa.Table:
-    table = batch.to_arrow()
-    types = {"key": pa.int64(), "feature": pa.string(), "value": pa.list_(pa.float32())}
-    for name, dtype in types.items():
-        column = table[name].cast(dtype) if name in table.column_names else pa.nulls(len(batch), dtype)
-        table = table.drop_columns(name) if name in table.column_names else table
-        table = table.append_column(name, column)
-    return table.select(["op", "element", "src", "dst", "key", "feature", "value", "time"])
+    witness = TableWitness(EventFiles(folder / "in"), schema, GraphSAGE([3, 8, 4], seed=3))
+    stream = random_batches(
+        schema, seed=4, n_batches=BATCHES, batch_size=60, n_vertices=40, delete_vertex=0.05
+    )
+    for batch in stream:
+        witness.write(batch)
+    return witness
 
 
 def start_driver(folder: Path, moment: str = "") -> subprocess.Popen[bytes]:
+    path = [str(HERE / "assassin"), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
-        "PYTHONPATH": str(HERE / "assassin"),
+        "PYTHONPATH": os.pathsep.join(path),
+        "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",  # as for the other tests' session
         "ASSASSIN": f"{folder / 'kills'};{moment}",
     }
     with (folder / "driver.log").open("ab") as log:
@@ -61,23 +47,9 @@ def start_driver(folder: Path, moment: str = "") -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def check(folder: Path, oracle: Oracle) -> None:
-    newest: dict[object, dict[str, object]] = {}
-    rows = pq.read_table(folder / "out").to_pylist()
-    for row in sorted(rows, key=lambda row: row["batch"]):
-        newest[row["id"]] = row
-    got = {id: row["embedding"] for id, row in newest.items() if not row["deleted"]}
-    expected = embeddings(GraphSAGE([3, 8, 4], seed=3), oracle)
-    assert set(got) == set(expected)
-    have = np.array([got[id] for id in expected], np.float32)
-    assert relative_error(have, np.stack(list(expected.values()))) < 1e-5
-    log = sorted((folder / "checkpoint" / "graph" / "log").glob("*.parquet"))
-    assert [int(path.stem) for path in log] == list(range(len(log))), "every batch is logged once"
-
-
 @pytest.mark.parametrize("moment", ["during", "after"])
 def test_a_worker_is_killed_in_each_operator(tmp_path: Path, moment: str) -> None:
-    oracle = write_stream(tmp_path)
+    witness = write_stream(tmp_path)
     (tmp_path / "kills").mkdir()
     for batch, name in enumerate(OPERATORS, start=1):
         (tmp_path / "kills" / f"{name}.{batch}").touch()
@@ -85,12 +57,12 @@ def test_a_worker_is_killed_in_each_operator(tmp_path: Path, moment: str) -> Non
     assert driver.wait(240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
     assert not list((tmp_path / "kills").iterdir()), "every kill has happened"
     assert int((tmp_path / "restarts").read_text()) >= len(OPERATORS)
-    check(tmp_path, oracle)
+    witness.check(tmp_path / "out", tmp_path / "store")
 
 
 def test_the_driver_is_killed_in_the_middle_of_batches(tmp_path: Path) -> None:
-    oracle = write_stream(tmp_path)
-    log = tmp_path / "checkpoint" / "graph" / "log"
+    witness = write_stream(tmp_path)
+    log = tmp_path / "store" / "log"
     for wanted in (2, 5):
         driver = start_driver(tmp_path)
         deadline = time.monotonic() + 120
@@ -103,4 +75,4 @@ def test_the_driver_is_killed_in_the_middle_of_batches(tmp_path: Path) -> None:
         driver.wait()
     driver = start_driver(tmp_path)
     assert driver.wait(240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
-    check(tmp_path, oracle)
+    witness.check(tmp_path / "out", tmp_path / "store")

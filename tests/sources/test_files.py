@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -75,25 +74,25 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     assert (files.roles, files.ids, files.edges) == (names, "string", True)
 
 
-def test_parquet_of_pandas(tmp_path: Path) -> None:
-    rows = {"src": [1, 2], "dst": [2, 3], "ts": pd.to_datetime(["2026-01-01", "2026-01-02"]).as_unit("ns")}
-    pd.DataFrame(rows).to_parquet(tmp_path / "a.parquet")
-    files = look(tmp_path / "a.parquet").files
-    assert files.columns == {"src": "bigint", "dst": "bigint", "ts": "nanoseconds"}
-
-
 def test_parquet_types(tmp_path: Path) -> None:
     columns: dict[str, Any] = {
         "op": pa.array(["create"]).dictionary_encode(),
         "src": pa.array([1], pa.uint64()),
         "dst": pa.array([1], pa.int16()),
         "value": pa.array([[1.0]], pa.large_list(pa.float32())),
+        "time": pa.array([1], pa.timestamp("ns")),
         "feature": pa.nulls(1),
         "extra": pa.array([{"a": 1}]),
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     files = look(tmp_path).files
-    assert files.columns == {"op": "string", "src": "decimal(20,0)", "dst": "bigint", "value": "array<float>"}
+    assert files.columns == {
+        "op": "string",
+        "src": "decimal(20,0)",
+        "dst": "bigint",
+        "value": "array<float>",
+        "time": "nanoseconds",
+    }
 
 
 def test_the_first_files_are_read_together(tmp_path: Path) -> None:

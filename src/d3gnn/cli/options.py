@@ -33,13 +33,6 @@ class SinkName(StrEnum):
     parquet = "parquet"
 
 
-class DemoEngine(StrEnum):
-    """What can run the demo."""
-
-    spark = "spark"
-    local = "local"
-
-
 class PartitionerName(StrEnum):
     """Partitioners by name."""
 

@@ -11,17 +11,27 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from d3gnn.cli.reports import BatchReport
-from d3gnn.sources.stream import INPUT
 from d3gnn.spark.store import Store
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from d3gnn.spark.supervise import Supervised
 
 _PAUSE = 0.2
+_INPUT = "d3gnn.input"
+
+
+def observed(events: DataFrame) -> DataFrame:
+    """The events, of which Spark then tells how many there are in a batch, and when the oldest arrived."""
+    from pyspark.sql import functions as F
+
+    arrivals = [F.min("arrival").alias("oldest")] if "arrival" in events.columns else []
+    return events.observe(_INPUT, F.count(F.lit(1)).alias("rows"), *arrivals)
 
 
 class Watch:
-    """Looks at a running pipeline from the thread that waits for it."""
+    """Looks at a running pipeline over `observed` events, from the thread that waits for it."""
 
     def __init__(self, running: Supervised, store: str) -> None:
         self._running, self._store = running, Store(store)
@@ -58,7 +68,7 @@ class Watch:
 
     def _report(self, progress: Any) -> BatchReport:
         told = {name: row.asDict() for name, row in progress.observedMetrics.items()}
-        source = told.get(INPUT, {})
+        source = told.get(_INPUT, {})
         deciding, output = _with(told, "late"), _with(told, "tombstones")
         milliseconds = float(progress.batchDuration)
         ended = datetime.fromisoformat(progress.timestamp).timestamp() + milliseconds / 1e3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,8 @@ from pyspark.sql import functions as F
 from d3gnn.sources.files import NANOSECONDS, Files
 from d3gnn.sources.text import BRACKETS, SEPARATORS
 
-__all__ = ["INPUT", "cut", "in_order", "stream_events"]
+__all__ = ["cut", "stream_events"]
 
-#: The name of what Spark's progress tells about the input: `rows`, and the `oldest` arrival among them.
-INPUT = "d3gnn.input"
 _MICROSECONDS = 1_000_000
 _ZONE = r"(?i)(z|utc|[+-]\d{2}:?\d{2})$"
 _NANOS = "spark.sql.legacy.parquet.nanosAsLong"
@@ -34,9 +31,7 @@ def stream_events(spark: SparkSession, files: Files, **limits: Any) -> DataFrame
     reader = spark.readStream.options(**limits)
     # By default Spark passes over files that are a week older than others: copies that kept their times.
     reader = reader.option("maxFileAge", "36500d")
-    events = _events(spark, reader, files)
-    rows = F.count(F.lit(1)).alias("rows")
-    return events.observe(INPUT, rows, F.min("arrival").alias("oldest"))
+    return _events(spark, reader, files)
 
 
 def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
@@ -47,15 +42,10 @@ def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
     events = _events(spark, spark.read, files)
     if not (folder / "_SUCCESS").exists():
         events.coalesce(1).write.mode("overwrite").option("maxRecordsPerFile", size).parquet(str(folder))
-    in_order(sorted(folder.glob("*.parquet"), key=_piece_number))
+    for i, piece in enumerate(sorted(folder.glob("*.parquet"), key=_piece_number)):
+        os.utime(piece, (_FIRST_PIECE + i,) * 2)  # a stream takes the oldest first
     columns = dict(events.dtypes)
     return Files(str(folder), "parquet", columns, {name: name for name in columns}, files.edges, files.ids)
-
-
-def in_order(pieces: Iterable[Path]) -> None:
-    """Make each of these files seem older than the next: a stream takes the oldest first."""
-    for i, piece in enumerate(pieces):
-        os.utime(piece, (_FIRST_PIECE + i,) * 2)
 
 
 def _piece_number(piece: Path) -> int:

@@ -135,8 +135,8 @@ class GraphLog:
             raise self._gap(
                 range(first, batch),
                 f"batch {batch} comes next",
-                " Perhaps a foreachBatch callback ran no action on them while adaptive execution was off, as "
-                "it is by itself where an operator on the output keeps state: then no operator saw them.",
+                " Perhaps a foreachBatch callback ran no action on them while adaptive execution was off, so "
+                "that no operator saw them.",
             )
 
     def same_input(self, meta: EntryMeta, events: EventBatch) -> None:

@@ -56,7 +56,8 @@ def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
     # Without the observation an empty batch would have no task at all (zero partitions).
     watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
     parcels = watched.coalesce(1).mapInArrow(_inputs_task(plan), _parcel_columns(_INPUT_METRICS))
-    factor = (F.sum("replicas") / F.sum("vertices")).alias("replication_factor")
+    # A batch that was kept, and one of an empty graph, have no vertices to speak of.
+    factor = F.try_divide(F.sum("replicas"), F.sum("vertices")).alias("replication_factor")
     sums = [F.sum(metric).alias(metric) for metric in _PARTITION_METRICS]
     parcels = parcels.observe("d3gnn.partition", *sums, factor)
     return _watched("vertex-0", parcels, _INPUT)

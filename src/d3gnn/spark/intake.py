@@ -67,6 +67,7 @@ class Intake:
                 if not space.dirty and space.version == (stamp.epoch, batch):
                     space.begin()
                     return self._finish(space, stamp, self._next(batch, events), begun)
+            self._log.check_next(batch)
             epoch = 1 + max(version[0] for version in self._versions())
             space.begin()
             refreshed = self._rebuild(space, batch, events)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from d3gnn.cli.console import error_console, saying, steps, user_mistakes
-from d3gnn.cli.options import DemoEngine, Partitioner, PartitionerName, Parts, Seed
+from d3gnn.cli.options import EngineName, Partitioner, PartitionerName, Parts, Seed
 
 if TYPE_CHECKING:
     from d3gnn.cli.demo.job import Engine, Job
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 #: Events in a batch. Spark takes a third of a second for the smallest, so it gets larger ones.
-_BATCH = {DemoEngine.local: 2000, DemoEngine.spark: 20_000}
+_BATCH = {EngineName.local: 2000, EngineName.spark: 20_000}
 
 
 def demo(
     edges: Annotated[int, typer.Option(help="Edges in the stream.", metavar="N")] = 200_000,
     engine: Annotated[
-        DemoEngine, typer.Option(help="Spark in this process, or the engine without Spark.")
-    ] = DemoEngine.spark,
+        EngineName, typer.Option(help="Spark in this process, or the engine without Spark.")
+    ] = EngineName.spark,
     batch: Annotated[
         int | None,
         typer.Option(
@@ -68,7 +68,7 @@ def demo(
     console = error_console()
     console.print(f"{job.model} on {job.parts} part(s), {len(job.stream):,} events, seed {seed}")
     with ExitStack() as stack:
-        runner = _local(job, console) if engine is DemoEngine.local else _spark(job, out, console, stack)
+        runner = _local(job, console) if engine is EngineName.local else _spark(job, out, console, stack)
         run = live(job, runner, console)
     show_movers(run.movers, console)
     with steps() as bars:
@@ -83,7 +83,7 @@ def demo(
     with user_mistakes(OSError):
         draw(job, run, compared, picture)
     console.print(f"picture: {picture}", soft_wrap=True)
-    if engine is DemoEngine.spark:
+    if engine is EngineName.spark:
         console.print(f"again: d3gnn verify --checkpoint {out / 'demo' / 'checkpoint'}", soft_wrap=True)
     if not right:
         raise typer.Exit(1)

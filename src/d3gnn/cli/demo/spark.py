@@ -10,35 +10,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from d3gnn.bench.check import Comparison
 from d3gnn.bench.result import Report
 from d3gnn.cli.demo.job import Job, Snapshot
-from d3gnn.cli.progress import Watch
+from d3gnn.cli.progress import Watch, observed
 from d3gnn.cli.reports import BatchReport
-from d3gnn.events import EventBatch
 from d3gnn.pipeline import StreamingGNN
-from d3gnn.sources.files import look
-from d3gnn.sources.stream import in_order, stream_events
+from d3gnn.spark.event_files import EventFiles
 from d3gnn.spark.runtime import STORE
 from d3gnn.spark.verify import stored_plan, verify
 from d3gnn.types import Floats, Ints
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_EVENTS = pa.schema(
-    [
-        ("op", pa.string()),
-        ("element", pa.string()),
-        ("src", pa.int64()),
-        ("dst", pa.int64()),
-        ("feature", pa.string()),
-        ("value", pa.list_(pa.float32())),
-        ("time", pa.int64()),
-    ]
-)
 
 
 class SparkRun:
@@ -53,14 +38,16 @@ class SparkRun:
 
     def batches(self) -> Iterator[list[BatchReport]]:
         job = self._job
-        self._write_events()
+        files = self._written()
         gnn = StreamingGNN(
             job.model, name="demo", parts=job.parts, partitioner=job.partitioner, schema=job.stream.schema
         )
         running = gnn.start(
-            stream_events(self._spark, look(self._events).files, maxFilesPerTrigger=1),
-            self._table, checkpoint=self.checkpoint, trigger={"availableNow": True},
-        )  # fmt: skip
+            observed(files.read(self._spark)),
+            self._table,
+            checkpoint=self.checkpoint,
+            trigger={"availableNow": True},
+        )
         done, watch_from = 0, job.first_watched * job.batch
         for reports in Watch(running, f"{self.checkpoint}/{STORE}").batches():
             for report in reports:
@@ -69,16 +56,14 @@ class SparkRun:
                 done += report.events
             yield reports
 
-    def _write_events(self) -> None:
+    def _written(self) -> EventFiles:
         """A file for each batch, which the stream takes one by one."""
         for folder in (self._events, self._table, self.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)
-        self._events.mkdir(parents=True)
-        files = []
-        for number, batch in enumerate(self._job.batches()):
-            files.append(self._events / f"{number:06d}.parquet")
-            pq.write_table(_rows(batch), files[-1])
-        in_order(files)
+        files = EventFiles(self._events, columns=("feature", "value"))
+        for batch in self._job.batches():
+            files.write(batch)
+        return files
 
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
         """From the table, as anybody could read it."""
@@ -91,18 +76,6 @@ class SparkRun:
         verdict = verify(stored_plan(self.checkpoint))
         error = float("inf") if verdict.missing else verdict.max_relative_error
         return Comparison(verdict.vertices, verdict.edges, error)
-
-
-def _rows(batch: EventBatch) -> pa.Table:
-    """The same columns for every batch, whatever it has."""
-    table, n = batch.to_arrow(), len(batch)
-    columns = [
-        table[column.name].cast(column.type)
-        if column.name in table.column_names
-        else pa.nulls(n, column.type)
-        for column in _EVENTS
-    ]
-    return pa.table(columns, schema=_EVENTS)
 
 
 def _newest(table: pa.Table, width: int) -> Snapshot:

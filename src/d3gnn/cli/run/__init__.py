@@ -47,7 +47,8 @@ def _column(what: str) -> Any:
 
 def run(
     input: Annotated[
-        Path, typer.Argument(help="A file, or a folder whose files are read.", show_default=False)
+        Path,
+        typer.Argument(help="A file, or a folder whose files are read.", metavar="INPUT", show_default=False),
     ],
     output: Annotated[Path, typer.Option(help="Folder for the table of embeddings.", metavar="DIR")],
     checkpoint: Annotated[
@@ -176,7 +177,7 @@ def run(
       d3gnn run payments/ --src payer --dst payee --ts paid_at --widths 16,64,32
       --output embeddings --checkpoint checkpoint --follow
 
-      d3gnn run events.parquet --model model.safetensors --edges-mode multi --batch 20000
+      d3gnn run events.parquet --model model.safetensors --batch 20000
       --output embeddings --checkpoint checkpoint
     """
     console = error_console()

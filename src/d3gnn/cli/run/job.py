@@ -12,10 +12,10 @@ from rich.console import Console
 
 from d3gnn import __version__
 from d3gnn.cli.console import saying, span, user_mistakes
-from d3gnn.cli.progress import Watch
+from d3gnn.cli.progress import Watch, observed
 from d3gnn.cli.reports import Totals
 from d3gnn.cli.run.display import Backlog, Display
-from d3gnn.cli.run.settings import Memory, Source
+from d3gnn.cli.run.settings import Memory, Source, forget
 from d3gnn.cli.spark import plain_errors, spark_session
 from d3gnn.cli.stopping import Stopping, stop_signals
 from d3gnn.events import GraphSchema
@@ -137,7 +137,6 @@ class Job:
                 files = self._files(spark)
                 stopping = stack.enter_context(stop_signals())
                 running = self._start(spark, files)
-            self.memory.save(self.checkpoint)
             totals, finished = self._watch(running, Path(files.path), stopping, console)
         seconds = time.monotonic() - begun
         return Result(totals, seconds, running.restarted, finished, self.output, self.checkpoint)
@@ -151,9 +150,15 @@ class Job:
         trigger: dict[str, Any] = {"availableNow": True}
         if self.every is not None:
             trigger = {"processingTime": f"{round(self.every * 1000)} milliseconds"}
-        events = stream_events(spark, files, **self.limits)
+        events = observed(stream_events(spark, files, **self.limits))
         output, checkpoint = self.output.resolve(), self.checkpoint.resolve()
-        return self.gnn.start(events, output, checkpoint=checkpoint, trigger=trigger)
+        # First of all, so that a process that dies at any time leaves a checkpoint that can be gone on with.
+        self.memory.save(checkpoint)
+        try:
+            return self.gnn.start(events, output, checkpoint=checkpoint, trigger=trigger)
+        except BaseException:
+            forget(checkpoint)
+            raise
 
     def _watch(
         self, running: Supervised, folder: Path, stopping: Stopping, console: Console

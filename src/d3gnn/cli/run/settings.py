@@ -91,6 +91,7 @@ class Memory:
         return None
 
     def save(self, checkpoint: Path) -> None:
+        """Write it down whole, or not at all."""
         schema = self.found.metadata.get(_METADATA)
         content = {
             "asked": self.asked,
@@ -99,7 +100,16 @@ class Memory:
             "width": self.found.width,
             "schema": None if schema is None else schema.decode(),
         }
-        (checkpoint / _MEMORY).write_text(json.dumps(content, indent=2) + "\n")
+        path = checkpoint / _MEMORY
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(content, indent=2) + "\n")
+        partial.replace(path)
+
+
+def forget(checkpoint: Path) -> None:
+    """Let the next start choose anew, where no batch has been planned yet."""
+    if not (checkpoint / "offsets").exists():
+        (checkpoint / _MEMORY).unlink(missing_ok=True)
 
 
 def recall_or_look(source: Source, output: Path, checkpoint: Path) -> tuple[Memory, bool]:

@@ -1,0 +1,362 @@
+"""`d3gnn run` and the demo on Spark: files in, a table out, and errors that speak to people."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from typer.testing import CliRunner
+
+from d3gnn import __version__
+from d3gnn.cli import app
+from d3gnn.cli.spark import first_words, known_problem
+from d3gnn.events import Event, GraphSchema
+from d3gnn.kernel.reference import Oracle, embeddings, relative_error
+from d3gnn.nn import GraphSAGE
+from d3gnn.sources.files import look
+from d3gnn.sources.stream import stream_events
+from d3gnn.spark.frames import event_columns
+from d3gnn.spark.runtime import default_arrays
+
+PNG = b"\x89PNG\r\n\x1a\n"
+SCHEMA = GraphSchema(features={"x": 2})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path
+    for checkpoint in tmp_path.rglob("graph"):  # arrays are elsewhere
+        for name in ("pipeline", "demo"):
+            shutil.rmtree(default_arrays(name, str(checkpoint)), ignore_errors=True)
+
+
+def run(*arguments: str | float | Path, code: int = 0) -> tuple[str, str]:
+    """Standard output and standard error of a command that ends with `code`."""
+    result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result.stdout, result.stderr
+
+
+def write(path: Path, text: str, number: int = 0) -> Path:
+    """A file that is older than those with higher numbers."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    os.utime(path, (1_700_000_000 + number,) * 2)
+    return path
+
+
+def places(folder: Path) -> list[Any]:
+    return ["--output", folder / "out", "--checkpoint", folder / "checkpoint"]
+
+
+def table(folder: Path) -> dict[Any, list[float]]:
+    """The newest row of each id, as anybody could read it."""
+    rows = ds.dataset(folder / "out").to_table().to_pylist()
+    newest = {row["id"]: row for row in sorted(rows, key=lambda row: row["batch"])}
+    return {id: row["embedding"] for id, row in newest.items() if not row["deleted"]}
+
+
+def check(folder: Path, oracle: Oracle, model: Any) -> None:
+    expected, got = embeddings(model, oracle), table(folder)
+    assert set(got) == set(expected)
+    have = np.array([got[id] for id in expected], np.float32)
+    assert relative_error(have, np.stack(list(expected.values()))) < 1e-5
+
+
+# ---------------------------------------------------------------------- reading
+
+BEGIN = 1_767_225_600_000_000  # of 2026
+EVENTS = [
+    ("create", "edge", "1", "2", 5, None),
+    ("delete", "edge", "1", "2", 6, None),
+    ("create", "feature", "1", None, 7, [0.5, -2.0]),
+]
+EDGES = [("create", "edge", "1", "2", 10**9, None), ("create", "edge", "3", "x", 10**9 + 1, None)]
+#: Files, and the events that they hold.
+WRITTEN: dict[str, tuple[str, list[Any]]] = {
+    "brackets/a.csv": (
+        "op,element,src,dst,value,time\ncreate,edge,1,2,,5\ndelete,edge,1,2,,6\n"
+        'create,feature,1,,"[0.5, -2]",7\n',
+        EVENTS,
+    ),
+    "gaps/a.csv.gz": (
+        "src, dst,op,element,value,time\n1, 2,,,,5\n1, 2,delete,,,6\n1,,,feature,0.5;-2 , 7\n",
+        EVENTS,
+    ),
+    "objects/a.json": (
+        '{"src": 1, "dst": 2, "time": 5}\n{"op": "delete", "src": 1, "dst": 2, "time": 6}\n'
+        '{"element": "feature", "src": 1, "value": [0.5, -2], "time": 7}\n',
+        EVENTS,
+    ),
+    "blanks.txt": ("# by hand\n1  2 1000000000\n\n 3\tx 1000000001 \n", EDGES),
+    "odd [1]*.txt.gz": ("src dst ts\n1 2 1000000000\n3 x 1000000001\n", EDGES),
+    "signs.csv": ("# op\n1000000000,+,1,2\n1000000001,+,3,x\n", EDGES),
+    "zones.json": (
+        '{"src": "a", "time": "2026-01-01 00:00:01"}\n{"src": "a", "time": "2026-01-01T02:00:02+02:00"}\n',
+        [("create", "vertex", "a", None, BEGIN + seconds * 10**6, None) for seconds in (1, 2)],
+    ),
+    "seconds.csv": (
+        f"src,dst,time\n7,8.0,{BEGIN // 10**6}.5\n",
+        [("create", "edge", "7", "8", BEGIN + 500_000, None)],
+    ),
+    "words.csv": ("src,dst,time\n7,8,1\n7,8,2\n7,nine,3\n", [("create", "edge", "7", "nine", 3, None)]),
+}
+
+
+def _as_pandas_writes(path: Path) -> Path:
+    """Nanoseconds, and integers that became floating point because some are missing."""
+    columns = {
+        "op": ["create", "delete", "create"],
+        "element": ["edge", "edge", "feature"],
+        "src": [1, 1, 1],
+        "dst": pa.array([2, 2, None], pa.float64()),
+        "value": [None, None, [0.5, -2.0]],
+        "time": pa.array([5000, 6000, 7000], pa.timestamp("ns")),
+    }
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def test_each_way_of_writing_events(spark: SparkSession, tmp_path: Path) -> None:
+    """One stream of them all, which is quicker than one for each."""
+    paths = {name: write(tmp_path / name, text) for name, (text, _) in WRITTEN.items()}
+    paths["pandas.parquet"] = _as_pandas_writes(tmp_path / "pandas.parquet")
+    expected = {name: events for name, (_, events) in WRITTEN.items()} | {"pandas.parquet": EVENTS}
+    expected["words.csv"] = [("create", "edge", "7", "8", time, None) for time in (1, 2)] + expected[
+        "words.csv"
+    ]
+    streams = [
+        event_columns(stream_events(spark, look(path).files))
+        .withColumns({"src": F.col("src").cast("string"), "dst": F.col("dst").cast("string")})
+        .withColumn("name", F.lit(name))
+        for name, path in paths.items()
+    ]
+    query = reduce(DataFrame.union, streams).writeStream.format("memory").queryName("written")
+    query.trigger(availableNow=True).start().awaitTermination()
+    found = defaultdict(list)
+    for row in spark.table("written").orderBy("time").collect():
+        found[row.name].append((row.op, row.element, row.src, row.dst, row.time, row.value))
+        assert row.arrival > 0
+    assert dict(found) == expected
+
+
+# ---------------------------------------------------------------------- running
+
+
+def test_all_kinds_of_events_over_several_starts(spark: SparkSession, folder: Path) -> None:
+    oracle, model = Oracle(SCHEMA), GraphSAGE([2, 8, 4], seed=3)
+    model.save(folder / "model.safetensors")
+    head = "op,element,src,dst,feature,value,time\n"
+    write(
+        folder / "in" / "a.csv",
+        head + 'create,edge,ann,bob,,,1\ncreate,feature,ann,,x,"[0.1, 0.2]",2\ncreate,edge,bob,cho,,,3\n',
+    )
+    write(
+        folder / "in" / "b.csv",
+        head + "delete,edge,bob,cho,,,4\nupdate,feature,bob,,,0.3;0.4,5\ndelete,edge,zoe,ann,,,6\n"
+        "create,edge,ann,,,,7\ndelete,vertex,cho,,,,8\n",
+        1,
+    )
+    oracle.apply(
+        [
+            Event("create", "edge", "ann", "bob", time=1),
+            Event("create", "feature", "ann", value=[0.1, 0.2], time=2),
+            Event("create", "edge", "bob", "cho", time=3),
+            Event("delete", "edge", "bob", "cho", time=4),
+            Event("update", "feature", "bob", value=[0.3, 0.4], time=5),
+            Event("delete", "vertex", "cho", time=8),
+        ]
+    )
+    command: list[Any] = ["run", folder / "in", *places(folder), "--model", folder / "model.safetensors"]
+    out, err = run(*command, "--batch-files", 1, "--json")
+    assert out.count("\n") == 1, "one JSON object and nothing else"
+    result = json.loads(out)
+    assert (result["version"], result["finished"], result["restarted"]) == (__version__, True, 0)
+    assert (result["events"], result["batches"], result["dead_letters"]) == (8, 2, 2)
+    assert result["dead_letter_reasons"]["the edge does not exist"] == 1
+    assert result["embeddings"] == ds.dataset(folder / "out").count_rows()
+    assert result["tombstones"] == 1
+    assert "found: events in CSV: op = op (string)" in err
+    assert "first batch" in err
+    check(folder, oracle, model)
+    letters = pq.read_table(folder / "checkpoint" / "graph" / "dead_letters")
+    assert set(letters["reason"].to_pylist()) == set(result["dead_letter_reasons"])
+
+    _, err = run(*command)
+    assert "0 events in 0 batches" in err
+    assert "there was nothing new" in err
+
+    write(folder / "in" / "c.csv", head + "create,edge,cho,ann,,,9\n", 2)
+    oracle.apply([Event("create", "edge", "cho", "ann", time=9)])
+    _, err = run(*command)
+    assert "done after" in err
+    assert "1 events in 1 batches" in err
+    assert f"next: d3gnn verify --checkpoint {folder / 'checkpoint'}" in err
+    check(folder, oracle, model)
+    assert "exact" in run("verify", "--checkpoint", folder / "checkpoint")[1]
+
+    def refused(message: str, *arguments: str | Path) -> None:
+        _, err = run(*arguments, code=2)
+        assert message in err.splitlines()[-1]
+
+    refused("parts is 2 in the store, and 4 here", *command, "--parts", "4")
+    refused("was begun with ids not given, not integer", *command, "--ids", "integer")
+    refused("was begun with input", "run", folder / "model.safetensors", *places(folder))
+    refused("was begun with output", *command, "--output", folder / "other")
+    refused("has files already", *command, "--checkpoint", folder / "other")
+
+
+def test_a_file_is_cut_and_a_bad_event_stops(spark: SparkSession, folder: Path) -> None:
+    lines = [f"{i % 7} {i % 5} {i}\n" for i in range(1000, 1040)]
+    path = write(folder / "edges.txt.gz", "".join(lines))
+    options = ["--edges-mode", "multi", "--undirected", "--widths", "3,4", "--aggregator", "sum"]
+    out, _ = run("run", path, *places(folder), *options, "--batch", 15, "--json")
+    assert [json.loads(out)[name] for name in ("events", "batches", "last_batch")] == [40, 3, 2]
+    oracle = Oracle(GraphSchema(edges="multi", directed=False, features={"x": 3}))
+    oracle.apply([Event("create", "edge", int(s), int(d), time=int(t)) for s, d, t in map(str.split, lines)])
+    check(folder, oracle, GraphSAGE([3, 4], "sum", seed=0))
+
+    bad = write(folder / "bad.csv", "op,src,dst,time\ncreate,1,2,1\ndelete,3,4,2\n")
+    _, err = run("run", bad, *places(folder / "bad"), "--on-dead-letter", "stop", code=2)
+    assert err.splitlines()[-1] == "error: batch 0: delete edge 3 -> 4 at 2: the edge does not exist"
+
+
+def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
+    write(folder / "in" / "a.csv", "src,dst\n1,2\n")
+
+    def wait(batches: int) -> None:
+        for _ in range(600):
+            if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= batches:
+                return
+            time.sleep(0.1)
+
+    def more() -> None:
+        wait(1)
+        write(folder / "b.csv", "src,dst\n2,3\n", 1).rename(folder / "in" / "b.csv")
+        wait(2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=more)
+    thread.start()
+    _, err = run("run", folder / "in", *places(folder), "--follow", "--every", 0.1)
+    thread.join()
+    assert "stopped after" in err
+    assert "2 events in 2 batches" in err
+    assert set(table(folder)) == {1, 2, 3}
+
+
+def test_demo_on_spark(spark: SparkSession, folder: Path) -> None:
+    _, err = run("demo", "--edges", "2000", "--batch", "800", "--out", folder)
+    assert "dead letters" in err
+    assert "Moved most" in err
+    assert "exact: 100 vertices" in err
+    assert (folder / "demo.png").read_bytes().startswith(PNG)
+    assert "exact" in run("verify", "--checkpoint", folder / "demo" / "checkpoint")[1]
+
+
+# ---------------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("nothing",), "nothing does not exist; give a file or a folder"),
+        (("empty",), "empty has no files yet"),
+        (("a.csv", "--ts", "when"), "a.csv has no column 'when' for time; its columns are src, dst, x"),
+        (("a.csv", "--widths", "8"), "the input's width and at least one layer's"),
+        (("a.csv", "--widths", "8,many"), "--widths 8,many: numbers with commas between"),
+        (("a.csv", "--features", "x=3", "--widths", "8,4"), "the model takes 8 inputs"),
+        (("a.csv", "--features", "x"), "--features x: names and widths"),
+        (("v.csv", "--widths", "8,4"), "takes 8 inputs, but the first value of a vertex has 3 numbers"),
+        (("a.csv", "--model", "nothing"), "no model at nothing"),
+        (("a.csv", "--model", "a.csv"), "a.csv is not a safetensors file"),
+        (("a.csv", "--model", "a.csv", "--widths", "8,4"), "leave out the other options"),
+        (("a.csv", "--parts", "0"), "parts=0: at least 1"),
+        (("a.csv", "--batch", "0"), "--batch 0: at least 1"),
+        (("a.csv", "--follow"), "--follow waits for new files in a folder"),
+        (("a.csv", "--follow", "--every", "-1"), "--every -1.0: 0 seconds or more"),
+        ((".", "--batch", "5"), "--batch cuts a single file"),
+        ((".", "--batch-files", "0"), "--batch-files 0: at least 1"),
+        ((".",), "--output out lies in the input folder"),
+        (("a.csv", "--output", "a.csv"), "--output a.csv is a file"),
+        (("a.csv", "--checkpoint", "out"), "are the same folder"),
+        (("a.csv", "--checkpoint", "other"), "other is the checkpoint of another query"),
+        (("a.csv", "--output", "full"), "full has files already"),
+        (("mixed",), "mixed has files of several formats"),
+    ],
+)
+def test_mistakes_are_one_line_before_spark_is_there(
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("d3gnn.spark.session.session", None)
+    write(tmp_path / "a.csv", "src,dst,x\n1,2,3\n")
+    write(tmp_path / "v.csv", "src,value\n1,1;2;3\n")
+    for name in ("other/graph/settings.json", "full/x", "mixed/a.csv", "mixed/b.json"):
+        write(tmp_path / name, "{}")
+    (tmp_path / "empty").mkdir()
+    _, err = run("run", arguments[0], "--output", "out", "--checkpoint", "checkpoint", *arguments[1:], code=2)
+    *before, last = err.splitlines()
+    assert last.startswith("error: ")
+    assert message in last
+    assert before == ["loading ..."]
+
+
+def test_files_that_differ_from_the_first(spark: SparkSession, tmp_path: Path) -> None:
+    for i in range(3):
+        write(tmp_path / "csv" / f"{i}.csv", "src,dst\n1,2\n", i)
+        (tmp_path / "parquet").mkdir(exist_ok=True)
+        pq.write_table(pa.table({"src": [1], "dst": [2]}), tmp_path / "parquet" / f"{i}.parquet")
+        os.utime(tmp_path / "parquet" / f"{i}.parquet", (1000 + i,) * 2)
+    write(tmp_path / "csv" / "3.csv", "src,to\n1,2\n", 3)
+    pq.write_table(pa.table({"src": ["ann"], "dst": [2]}), tmp_path / "parquet" / "3.parquet")
+
+    def problem(path: Path) -> str | None:
+        query = stream_events(spark, look(path).files).writeStream.format("noop")
+        with pytest.raises(StreamingQueryException) as caught:
+            query.trigger(availableNow=True).start().awaitTermination()
+        return known_problem(caught.value)
+
+    assert "3.csv has the columns src, to, but the files before it have src, dst" in str(
+        problem(tmp_path / "csv")
+    )
+    assert "3.parquet has BINARY in the column src, but the files before it have bigint" in str(
+        problem(tmp_path / "parquet")
+    )
+
+
+def test_other_errors_lose_their_stack() -> None:
+    text = "\n".join(
+        [
+            "[STREAM_FAILED] Query [id = 1] terminated with exception: [PYTHON_EXCEPTION] An exception was",
+            "thrown from the Python worker: Traceback (most recent call last):",
+            '  File "host.py", line 87, in task',
+            "    oops",
+            "KeyError: 'oops'",
+            " SQLSTATE: 38000",
+            "\tat org.apache.spark.api.python.BasePythonRunner",
+        ]
+    )
+    assert known_problem(RuntimeError(text)) is None
+    assert first_words(RuntimeError(text)) == "KeyError: 'oops'"
+    assert first_words(RuntimeError("Job aborted\n\tat x\nCaused by: y: broken\n\tat z")) == "y: broken"

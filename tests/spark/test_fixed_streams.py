@@ -1,0 +1,263 @@
+"""Small streams, each written for a rule, give the embeddings of the oracle after every batch.
+
+The rules are those of the architecture ("The protocol that makes it exact") and of the event format. Each
+stream runs at 1, 2 and 4 parts, as three queries at the same time.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from pyspark.sql import SparkSession
+
+from d3gnn import GraphSchema
+from d3gnn.events import (
+    Event,
+    delete_edge,
+    delete_feature,
+    delete_vertex,
+    edge,
+    feature,
+    label,
+    vertex,
+)
+from d3gnn.nn import GraphSAGE
+from d3gnn.spark.supervise import Supervised
+from d3gnn.testing.pipelines import PipelineRun
+
+PARTS = (1, 2, 4)
+RING = range(1, 13)
+#: Ends a run of the query; the next one begins with everything made anew.
+REFRESH: Literal["refresh"] = "refresh"
+
+Step = list[Event] | Literal["refresh"]
+
+
+@dataclass
+class Stream:
+    """Batches, and the graph and model that they are for."""
+
+    steps: list[Step]
+    schema: GraphSchema = field(default_factory=lambda: GraphSchema(features={"x": 3}))
+    widths: tuple[int, ...] = (3, 4, 2)
+    aggregator: str = "mean"
+    partitioner: str = "random"  # spreads the replicas more than a better one would
+    ids: str = "bigint"
+    order: tuple[str, ...] = ()
+
+
+def hub_and_ring() -> list[Event]:
+    """A hub (0) and a ring (1 to 12), so that every part has a replica of the hub."""
+    return [
+        *(feature(i, [i / 3, -i / 5, 0.5]) for i in range(13)),
+        *(edge(0, i) for i in RING),
+        *(edge(i, 0) for i in RING),
+        *(edge(i, i % 12 + 1) for i in RING),
+    ]
+
+
+def changed(event: Event, **columns: Any) -> Event:
+    return event._replace(**columns)
+
+
+def crossing(sources: range, destinations: range, time: int = 0) -> list[Event]:
+    return [edge(u, v, time=time) for u in sources for v in destinations]
+
+
+STREAMS = {
+    # Rule 2: an unchanged value goes to new replicas, a changed one to all of them.
+    "the first value of a new replica": Stream(
+        [
+            [*hub_and_ring(), vertex(30, [1, 2, 3])],
+            [edge(30, i, time=1) for i in range(1, 7)],
+            [*(edge(30, i, time=2) for i in range(7, 13)), feature(0, [-1, 2, 3], time=2)],
+            [feature(30, [3, 2, 1], time=3)],
+        ]
+    ),
+    # Rule 2: a replica without edges keeps what it was told last, and is told what changes meanwhile.
+    "a replica loses its last edge and gets one again": Stream(
+        [
+            hub_and_ring(),
+            [delete_edge(0, i, time=1) for i in RING],
+            [feature(0, [4, -4, 4], time=2)],
+            [edge(0, i, time=3) for i in RING],
+        ],
+        partitioner="hdrf",
+    ),
+    # Rule 1: a delete goes to every replica part; ids inside are never used again; one row per id.
+    "a vertex is deleted and comes again": Stream(
+        [
+            hub_and_ring(),
+            [delete_vertex(3, time=1), edge(3, 4, time=1), delete_vertex(5, time=1), edge(1, 99, time=1)],
+            [*(delete_vertex(i, time=2) for i in (0, 99)), edge(77, 1, time=2), delete_vertex(77, time=3)],
+            [edge(0, 1, time=4), edge(2, 0, time=4), edge(1, 99, time=4), feature(5, [1, 1, 1], time=4)],
+        ]
+    ),
+    # Rules 3 and 4: the order inside Edge; a count of 0 deletes a partial; messages reach the third layer.
+    "values change while edges come and go": Stream(
+        [
+            hub_and_ring(),
+            [
+                feature(0, [4, 4, 4], time=1),
+                *(delete_edge(0, i, time=1) for i in range(1, 7)),
+                *(edge(0, i, time=1) for i in range(20, 24)),
+                delete_edge(4, 5, time=1),
+            ],
+            [
+                *(feature(i, [1, i, -1], time=2) for i in (1, 2, 20)),
+                *(edge(i, i + 1, time=2) for i in (4, 20)),
+                delete_edge(12, 1, time=2),
+                delete_edge(1, 0, time=2),
+            ],
+        ],
+        widths=(3, 4, 4, 2),
+    ),
+    # Rule 4: sums in float64, from which a large message can be taken back.
+    "a large message comes and goes": Stream(
+        [
+            [feature(40, [3e8, 3e8, 3e8]), *(edge(i, 50) for i in range(40, 50))],
+            [delete_vertex(40, time=1)],
+        ],
+        aggregator="sum",
+        widths=(3, 2),
+    ),
+    # Rule 4: where most of it changes, a part recomputes itself whole, and clears what it sent before.
+    "whole parts recompute": Stream(
+        [
+            [*crossing(range(40), range(100, 110)), *crossing(range(100, 110), range(5))],
+            [
+                *(feature(i, [i, 1, -i], time=1) for i in range(40)),
+                *(delete_edge(i, 109, time=1) for i in range(40)),
+            ],
+        ],
+        aggregator="sum",
+    ),
+    # An undirected edge is one edge by either name; a loop carries one message.
+    "undirected, with loops": Stream(
+        [
+            [edge(1, 2), edge(2, 1), edge(2, 2), *(edge(i, 2) for i in range(3, 9)), feature(2, [1, 2, 3])],
+            [*(delete_edge(2, i, time=1) for i in (1, 2)), edge(8, 8, time=1), delete_vertex(5, time=1)],
+            [*(edge(i, 2, time=2) for i in (1, 2)), feature(8, [3, 3, 3], time=2), delete_edge(8, 8, time=2)],
+        ],
+        GraphSchema(directed=False, features={"x": 3}),
+    ),
+    # Every create adds a copy; a delete removes the newest; loops are edges like others.
+    "parallel edges without keys": Stream(
+        [
+            [*(edge(1, 2, [i], time=i) for i in range(3)), edge(2, 2), edge(2, 3), edge(3, 1), edge(3, 1)],
+            [delete_edge(1, 2, time=3), delete_edge(3, 1, time=3), edge(2, 2, time=3)],
+            [*(delete_edge(1, 2, time=4) for _ in range(3)), edge(1, 2, time=5), delete_edge(2, 2, time=5)],
+        ],
+        GraphSchema(edges="multi", features={"x": 3}, edge_features={"w": 1}),
+    ),
+    # The key tells parallel edges apart; features of edges and labels change no embedding.
+    "parallel edges with keys": Stream(
+        [
+            [*(edge(1, 2, [i], key=i) for i in (0, 1, 2, 0)), *(edge(2, i, key=0) for i in RING)],
+            [delete_edge(1, 2, key=1, time=1), changed(edge(1, 2, [5.0], key=2, time=1), op="update")],
+            [edge(1, 2, key=1, time=2), label(1, 3.0, time=2), label(88, 1.0, time=2), edge(1, 3, time=2)],
+        ],
+        GraphSchema(edges="keyed", features={"x": 3}, edge_features={"w": 1}),
+    ),
+    # No table of edges; ids as text, awkward ones among them.
+    "append-only, with text for ids": Stream(
+        [
+            [edge("a", ""), edge("a", ""), edge("", "é"), edge("a much longer id than eight bytes", "a")],
+            [edge("é", "a", time=1), delete_edge("a", "", time=1), feature("a", [1, 2, 3], time=1)],
+            [delete_vertex("", time=2), edge("a\0", "a", time=2), edge("", "a", time=3)],
+        ],
+        GraphSchema(edges="append", features={"x": 3}),
+        ids="string",
+    ),
+    # Rule 1: of a feature's values the one with the newest time counts, whenever it comes.
+    "features come late and again": Stream(
+        [
+            [*(edge(0, i) for i in RING), feature(0, [5, 5], time=9), feature(0, [1], time=4, name="y")],
+            [feature(0, [6, 6], time=8), feature(0, [7], time=5, name="y"), feature(0, [8, 8], time=9)],
+            [delete_feature(0, time=7), delete_feature(0, time=6, name="y"), vertex(1, [2, 2], time=9)],
+        ],
+        GraphSchema(features={"x": 2, "y": 1}),
+    ),
+    # Rule 1: time, then arrival, then partition and offset; what is bad is set aside, and the rest counts.
+    "bad events, and good ones out of order": Stream(
+        [
+            [
+                changed(delete_edge(1, 2, time=5), arrival=1),
+                changed(edge(1, 2, time=4), arrival=9),
+                changed(edge(1, 3, time=5), src=None),
+                changed(edge(1, 3, time=5), op="destroy"),
+                feature(2, [1, 2, 3, 4], time=5),
+                feature(2, [1, float("nan"), 3], time=5),
+                delete_edge(8, 9, time=5),
+                *(edge(2, i, time=1) for i in RING),
+            ],
+            [
+                changed(delete_edge(1, 2, time=7), arrival=2),
+                changed(edge(1, 2, time=7), arrival=1),
+                changed(edge(4, 5, time=7), arrival=1, partition=1, offset=1),
+                changed(delete_edge(4, 5, time=7), arrival=1, partition=0, offset=2),
+                changed(edge(4, 5, time=7), arrival=1, partition=0, offset=1),
+            ],
+            [changed(edge(1, 2, time=8), time=None), changed(edge(2, 1, time=8), dst=None)],
+        ],
+        order=("arrival", "partition", "offset"),
+    ),
+    # A batch without events; everything made anew, in a batch of its own and together with deletes.
+    "nothing happens, and everything is made anew": Stream(
+        [
+            [*hub_and_ring(), edge(51, 50)],
+            [],
+            REFRESH,
+            REFRESH,
+            [*(delete_vertex(i, time=1) for i in (51, 0)), edge(0, 1, time=1), delete_edge(12, 1, time=1)],
+            [edge(51, 2, time=2), edge(7, 0, time=2), feature(50, [2, 2, 2], time=2)],
+        ],
+        widths=(3, 2),
+    ),
+}  # fmt: skip
+
+
+def runs_of(stream: Stream) -> list[list[list[Event]]]:
+    """The batches of each run of the query; all runs but the first begin with a refresh."""
+    runs: list[list[list[Event]]] = [[]]
+    for step in stream.steps:
+        if step == REFRESH:
+            runs.append([])
+        else:
+            runs[-1].append(step)
+    return runs
+
+
+def begin(pipeline: PipelineRun) -> Supervised:
+    """Start a query, and wait until it has its sources: each starts a Python process, in 10 s or never."""
+    running = pipeline.start()
+    while running.query.isActive and running.query.status["message"].startswith("Initializing"):
+        time.sleep(0.01)
+    return running
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_equals_the_oracle_after_every_batch(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    stream = STREAMS[name]
+    model = GraphSAGE(stream.widths, stream.aggregator, seed=1)
+    pipelines = [
+        PipelineRun(
+            spark, tmp_path / str(parts), stream.schema, parts, model=model, ids=stream.ids,
+            order=stream.order, partitioner=stream.partitioner,
+        )
+        for parts in PARTS
+    ]  # fmt: skip
+    for number, batches in enumerate(runs_of(stream)):
+        for pipeline in pipelines:
+            pipeline.write(*batches)
+            if number:
+                pipeline.gnn.refresh()
+        started = [begin(pipeline) for pipeline in pipelines]
+        for running in started:
+            running.await_termination()
+    for pipeline in pipelines:
+        pipeline.check()

@@ -1,0 +1,183 @@
+"""Whatever a user does with the output, every batch is applied once, and nothing is lost without a word."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from d3gnn import GraphSchema
+from d3gnn.testing import random_batches
+from d3gnn.testing.pipelines import PipelineRun
+
+SCHEMA = GraphSchema(features={"x": 3})
+ADAPTIVE = "spark.sql.adaptive.enabled"
+
+Callback = Callable[[DataFrame, int], None]
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path) -> PipelineRun:
+    made = PipelineRun(spark, tmp_path, SCHEMA)
+    made.write(*random_batches(SCHEMA, seed=7, n_batches=3, batch_size=40, n_vertices=20))
+    return made
+
+
+@pytest.fixture
+def not_adaptive(spark: SparkSession) -> Iterator[None]:
+    """A session of a user who has switched adaptive execution off."""
+    spark.conf.set(ADAPTIVE, "false")
+    yield
+    spark.conf.set(ADAPTIVE, "true")
+
+
+def for_each_batch(run: PipelineRun, callback: Callback) -> None:
+    run.begin(run.embeddings().writeStream.foreachBatch(callback)).awaitTermination()
+
+
+# ---------------------------------------------------------------------- foreachBatch
+
+
+def rows_of(output: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted((row.id, row.batch, row.deleted, tuple(row.embedding)) for row in output.collect())
+
+
+def test_two_actions_and_a_self_union_apply_a_batch_once(run: PipelineRun) -> None:
+    first: dict[int, list[Any]] = {}
+    second: dict[int, list[Any]] = {}
+    union: dict[int, list[Any]] = {}
+
+    def callback(output: DataFrame, batch: int) -> None:
+        first[batch] = rows_of(output)
+        second[batch] = rows_of(output)
+        union[batch] = rows_of(output.union(output))
+
+    for_each_batch(run, callback)
+    run.check_held()
+    assert first == second
+    assert union == {batch: sorted(2 * rows) for batch, rows in first.items()}
+    assert sum(map(len, first.values())) > 0
+
+
+@pytest.mark.parametrize(
+    "callback",
+    [
+        pytest.param(lambda output, batch: None, id="without an action"),
+        pytest.param(lambda output, batch: output.take(1), id="that takes one row"),
+        pytest.param(lambda output, batch: output.where("batch = 1").count(), id="that looks at one batch"),
+    ],
+)
+def test_a_callback(run: PipelineRun, callback: Callback) -> None:
+    for_each_batch(run, callback)
+    run.check_held()
+
+
+def test_a_callback_that_fails_is_called_again_with_the_same_rows(run: PipelineRun) -> None:
+    rows: dict[int, list[Any]] = {}
+
+    def fail(output: DataFrame, batch: int) -> None:
+        rows[batch] = rows_of(output)
+        if batch == 1:
+            raise ValueError("not today")
+
+    def compare(output: DataFrame, batch: int) -> None:
+        assert batch not in rows or rows[batch] == rows_of(output)
+
+    with pytest.raises(StreamingQueryException, match="not today"):
+        for_each_batch(run, fail)
+    for_each_batch(run, compare)
+    run.check_held()
+
+
+# ---------------------------------------------------------------------- operators on the output
+
+
+def with_time(output: DataFrame) -> DataFrame:
+    """Every batch is two minutes later, so that the watermark moves on and causes batches without data."""
+    return output.withColumn("at", F.timestamp_seconds(F.col("batch") * 120)).withWatermark("at", "1 minute")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda output: output.where("id = 1").select("embedding"), id="a filter"),
+        pytest.param(lambda output: output.limit(2), id="a limit"),
+        pytest.param(
+            lambda output: with_time(output).dropDuplicatesWithinWatermark(["id"]), id="a watermark"
+        ),
+        pytest.param(lambda output: output.union(output.where("deleted")), id="a self-union"),
+    ],
+)
+def test_what_is_done_to_the_output_changes_nothing_about_what_is_applied(
+    run: PipelineRun, change: Callable[[DataFrame], DataFrame]
+) -> None:
+    run.begin(change(run.embeddings()).writeStream.format("noop")).awaitTermination()
+    run.check_held()
+
+
+# ---------------------------------------------------------------------- without adaptive execution
+
+
+def test_without_adaptive_execution_a_table_is_right(run: PipelineRun, not_adaptive: None) -> None:
+    run.go()
+    run.check()
+
+
+def test_without_adaptive_execution_a_dataframe_is_refused(run: PipelineRun, not_adaptive: None) -> None:
+    # There, a callback without an action would commit batches that no operator saw.
+    with pytest.raises(ValueError, match=re.escape(ADAPTIVE)):
+        run.embeddings()
+
+
+def skip_one(output: DataFrame, batch: int) -> None:
+    if batch != 1:
+        output.count()
+
+
+def test_a_batch_that_no_operator_saw_is_named(run: PipelineRun, spark: SparkSession) -> None:
+    output = run.embeddings()
+    spark.conf.set(ADAPTIVE, "false")  # too late to be refused
+    try:
+        query = run.begin(output.writeStream.foreachBatch(skip_one))
+    finally:
+        spark.conf.set(ADAPTIVE, "true")
+    with pytest.raises(StreamingQueryException, match=r"no entry for batch 1,.*foreachBatch"):
+        query.awaitTermination()
+
+
+def test_an_operator_with_state_on_the_output(run: PipelineRun) -> None:
+    # It switches adaptive execution off. Spark itself objects to a callback that leaves its state behind.
+    def begin(callback: Callback) -> None:
+        output = run.embeddings().dropDuplicates(["id", "batch"])
+        run.begin(output.writeStream.foreachBatch(callback)).awaitTermination()
+
+    with pytest.raises(StreamingQueryException, match="awaitResult"):
+        begin(skip_one)
+    begin(lambda output, batch: output.write.format("noop").mode("append").save())
+    run.check_held()
+
+
+# ---------------------------------------------------------------------- stop and start
+
+
+def test_stop_in_the_middle_of_a_batch_and_start_at_once(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA)
+    run.write(*random_batches(SCHEMA, seed=5, n_batches=8, batch_size=40, n_vertices=20))
+    log = tmp_path / "store" / "log"
+    for wanted in (1, 3, 4, 6):
+        running = run.start(trigger=None, restarts=9)
+        deadline = time.monotonic() + 120
+        # Right after Partition has committed a batch, the other operators are in the middle of it.
+        while len(list(log.glob("*.parquet"))) < wanted:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        running.stop()
+    run.go(restarts=9)
+    run.check()
