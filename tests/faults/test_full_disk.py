@@ -66,7 +66,7 @@ def test_the_arrays_have_no_room(spark: SparkSession, tmp_path: Path, disk: Smal
 
 
 def test_the_store_has_no_room(spark: SparkSession, tmp_path: Path, disk: SmallDisk) -> None:
-    disk.mount("300k")
+    disk.mount("128k")
     run = PipelineRun(spark, tmp_path / "run", SCHEMA, store=disk.folder / "store")
     small_then_large(run)
     for _ in range(2):

@@ -22,7 +22,7 @@ WIDTHS = [16, 16, 16]
 
 @pytest.mark.parametrize(
     ("path", "edges", "batch"),
-    [("sx-mathoverflow.txt.gz", "multi", 50_000), ("ogbn-arxiv/edges_by_year.csv.gz", "simple", 200_000)],
+    [("sx-mathoverflow.txt.gz", "multi", 50_000), ("ogbn-arxiv/edges_by_year.csv.gz", "simple", 100_000)],
 )
 def test_a_whole_stream(
     spark: SparkSession,

@@ -69,6 +69,8 @@ class ThroughputResult(BenchResult):
     edges_per_second: float
     batch_ms_p50: float
     batch_ms_p99: float
+    #: Median in each tenth of the stream: whether batches take longer as the graph grows.
+    batch_ms_by_tenth: list[float]
     #: Time inside operators, as a share of the whole.
     kernel_share: float
     #: Messages that travelled along edges in all layers, per edge created or deleted.
@@ -227,6 +229,9 @@ def _result(
         edges_per_second=round(edges / seconds, 1) if seconds else 0.0,
         batch_ms_p50=round(float(np.percentile(times, 50)) * 1e3, 4),
         batch_ms_p99=round(float(np.percentile(times, 99)) * 1e3, 4),
+        batch_ms_by_tenth=[
+            round(float(np.median(tenth)) * 1e3, 4) for tenth in np.array_split(times, 10) if len(tenth)
+        ],
         kernel_share=round(engine.busy_seconds / seconds, 4) if seconds else 0.0,
         messages_per_edge=round(engine.messages / max(1, edges), 2),
         bytes_moved=engine.bytes_moved,

@@ -6,7 +6,6 @@ Import it by its own name: those who test without Spark have no need of it.
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -15,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import Event, EventBatch, GraphSchema, Key, Reason
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.pipeline import StreamingGNN
+from d3gnn.spark.event_files import EventFiles
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.store import Store
 from d3gnn.spark.supervise import Supervised
@@ -34,46 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 __all__ = ["EventFiles", "PipelineRun", "TableWitness", "committed_rows"]
-
-_TYPES = {"bigint": pa.int64(), "string": pa.string(), "array<float>": pa.list_(pa.float32())}
-#: The file source takes the oldest first; so each file is a second younger than the one before it.
-_FIRST_TIME = 1_000_000_000
-
-
-class EventFiles:
-    """Events as a folder of Parquet files, of which a query takes one for each batch, in order.
-
-    `ids` is the Spark type of the ids, `order` names further columns that order the events of a batch.
-    """
-
-    def __init__(self, folder: str | Path, ids: str = "bigint", order: Sequence[str] = ()) -> None:
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._types = {
-            "op": "string", "element": "string", "src": ids, "dst": ids, "key": "bigint", "feature": "string",
-            "value": "array<float>", "time": "bigint",
-        } | dict.fromkeys(order, "bigint")  # fmt: skip
-
-    def __len__(self) -> int:
-        return len(list(self.folder.glob("*.parquet")))
-
-    def write(self, batch: EventBatch | Iterable[Event]) -> None:
-        """One more file, there all at once."""
-        table, number = EventBatch.of(batch).to_arrow(), len(self)
-        columns = {}
-        for name, spark_type in self._types.items():
-            wanted, is_there = _TYPES[spark_type], name in table.column_names
-            columns[name] = table[name].cast(wanted) if is_there else pa.nulls(len(table), wanted)
-        path = self.folder / f"{number:04d}.parquet"
-        unseen = path.with_name(f".{path.name}")
-        pq.write_table(pa.table(columns), unseen)
-        os.utime(unseen, (_FIRST_TIME + number,) * 2)
-        unseen.rename(path)
-
-    def read(self, spark: SparkSession) -> DataFrame:
-        """The events as a stream, a file for each batch."""
-        schema = ", ".join(f"{name} {spark_type}" for name, spark_type in self._types.items())
-        return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(self.folder))
 
 
 def committed_rows(output: str | Path) -> list[dict[str, Any]]:
@@ -193,7 +152,8 @@ class PipelineRun:
         model = model or GraphSAGE([schema.width, 8, 4], seed=3)
         settings = {"store": self.folder / "store", "arrays": self.folder / "arrays"} | more
         self.gnn = StreamingGNN(model, name=self.folder.name, parts=parts, schema=schema, **settings)
-        self.witness = TableWitness(EventFiles(self.folder / "in", ids, order), schema, model)
+        columns = ("key", "feature", "value", *order)
+        self.witness = TableWitness(EventFiles(self.folder / "in", ids, columns), schema, model)
 
     def write(self, *batches: EventBatch | Iterable[Event]) -> None:
         for batch in batches:

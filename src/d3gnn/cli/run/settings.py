@@ -61,7 +61,8 @@ class Source:
         """As it is written down."""
         names = {"ts" if role == "time" else role: name for role, name in self.names.items()}
         asked = {"input": str(self.path.resolve()), "format": self.format, "ids": self.ids}
-        return {**asked, "batch": self.batch, **names}
+        # What is done counts, not what was said: a file that has grown beyond a batch must not come twice.
+        return {**asked, "batch": self.cut_to(), **names}
 
 
 @dataclass(frozen=True)
