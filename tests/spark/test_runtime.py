@@ -9,7 +9,7 @@ import pytest
 
 from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import EventBatch
-from d3gnn.kernel.arrays import StateLost
+from d3gnn.kernel.arrays import NoSpaceLeft, StateLost
 from d3gnn.kernel.partitioners import HDRF
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
@@ -100,6 +100,38 @@ def test_a_refresh_takes_whatever_was_there_before(tmp_path: Path) -> None:
     runtime.partition.reset()
     run_chain(plan, Stamp(4, 7, True), second, runs=2)
     assert Runtime(plan, QUERY).space("vertex-1", 1).version == (4, 8)
+
+
+def test_what_is_left_of_an_earlier_refresh_comes_too_late(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 2)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(4, 7, True), batch)
+    with pytest.raises(StateLost, match="epoch 4 has begun"):
+        run_chain(plan, Stamp(3, 7, True), batch)
+
+
+def test_nothing_older_passes_for_the_output_of_a_refresh(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), batch)
+    runtime = Runtime(plan, QUERY)
+    space = runtime.space("edge-1", 0)
+    assert runtime.kept("edge-1", 0, space, Stamp(0, 0, False)) is not None
+    runtime.partition.reset()
+    run_chain(plan, Stamp(1, 1, True), batch)
+    assert space.version == (1, 2)
+    assert runtime.kept("edge-1", 0, space, Stamp(1, 1, False)) is None
+
+
+def test_output_that_cannot_be_kept_says_what_is_full(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    runtime = Runtime(plan, QUERY)
+    runtime.space("edge-1", 0)
+    (runtime.folder("edge-1", 0) / "kept.new").symlink_to("/dev/full")
+    with pytest.raises(NoSpaceLeft, match="edge-1"):
+        run_chain(plan, Stamp(0, 0, False), batch)
+    assert runtime.space("edge-1", 0).dirty
 
 
 def test_a_missing_parcel_is_noticed() -> None:

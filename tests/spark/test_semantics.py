@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from d3gnn import GraphSchema
+from d3gnn.events import delete_vertex, edge
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun
 
@@ -93,6 +95,25 @@ def test_a_callback_that_fails_is_called_again_with_the_same_rows(run: PipelineR
     with pytest.raises(StreamingQueryException, match="not today"):
         for_each_batch(run, fail)
     for_each_batch(run, compare)
+    run.check_held()
+
+
+def test_a_callback_that_fails_in_a_refresh_is_called_again_with_everything(run: PipelineRun) -> None:
+    for_each_batch(run, lambda output, batch: None)
+    shutil.rmtree(run.gnn.arrays or "")
+    run.write([edge(1, 2, time=200), delete_vertex(3, time=200)])
+    seen: list[list[Any]] = []
+
+    def fail_once(output: DataFrame, batch: int) -> None:
+        seen.append(rows_of(output))
+        if len(seen) == 1:
+            raise ValueError("not today")
+
+    with pytest.raises(StreamingQueryException, match="not today"):
+        for_each_batch(run, fail_once)
+    for_each_batch(run, fail_once)
+    assert seen[0] == seen[1]
+    assert {id for id, _, deleted, _ in seen[1] if not deleted} == set(run.witness.oracle.vertices)
     run.check_held()
 
 

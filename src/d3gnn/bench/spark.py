@@ -110,11 +110,14 @@ def run_on_spark(
     workload: Workload, model: GNN, *, batch: int, parts: int, partitioner: str, sink: str, on_events: Report
 ) -> Iterator[SparkRun]:
     """Run a workload through a pipeline of its own, a file for each batch, when Java is warm."""
+    from pyspark.sql import SparkSession
+
     from d3gnn.spark.session import session
 
     folder = Path(tempfile.mkdtemp(prefix="d3gnn-bench-"))
     batches = -(-workload.events // batch)
     settings = {"spark.sql.streaming.numRecentProgressUpdates": batches + WARM_UP_BATCHES + 10}
+    mine = SparkSession.getActiveSession() is None
     spark = session("local[*]", "d3gnn bench", **settings)
     left: list[str | Path] = [folder]
     try:
@@ -126,7 +129,8 @@ def run_on_spark(
         left.append(plan.arrays)
         yield SparkRun(plan, model, progress)
     finally:
-        spark.stop()
+        if mine:
+            spark.stop()
         for path in left:
             shutil.rmtree(path, ignore_errors=True)
 

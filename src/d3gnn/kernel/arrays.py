@@ -49,6 +49,22 @@ class NoSpaceLeft(OSError):
     """The file system that holds the arrays is full."""
 
 
+@contextmanager
+def no_room_for(size: int, folder: Path) -> Iterator[None]:
+    """Say plainly what was full, and what helps, where so many bytes do not fit into a folder."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise NoSpaceLeft(
+            errno.ENOSPC,
+            f"no room for {size:,} bytes: the file system is full; free some, "
+            "or keep the arrays somewhere larger",
+            str(folder),
+        ) from error
+
+
 class GrowableArray:
     """An array whose first dimension grows; rows never written are zero.
 
@@ -262,17 +278,8 @@ class MappedSpace(Space):
         array.data = flat.view(array.dtype).reshape(rows, *array.row_shape)
 
     def _allocate(self, file: int, size: int) -> None:
-        try:
+        with no_room_for(size, self.folder):
             os.posix_fallocate(file, 0, size)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise NoSpaceLeft(
-                    errno.ENOSPC,
-                    f"no room for {size:,} bytes: the file system is full; free some, "
-                    "or keep the arrays somewhere larger",
-                    str(self.folder),
-                ) from error
-            raise
 
     @staticmethod
     def _map(file: int, size: int) -> Array:

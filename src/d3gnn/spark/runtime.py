@@ -26,7 +26,7 @@ import numpy as np
 import torch
 
 from d3gnn.events import GraphSchema
-from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
+from d3gnn.kernel.arrays import MappedSpace, Space, StateLost, no_room_for
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.nn.layer import Layer
@@ -137,7 +137,9 @@ class Runtime:
         operator = self.operator(name)
         assert isinstance(space, MappedSpace)
         with space.locked():
-            if not stamp.refresh:
+            if stamp.refresh:
+                self.expect_older(name, part, space, stamp)
+            else:
                 if (kept := self.kept(name, part, space, stamp)) is not None:
                     return Done(kept, {"kept": 1})
                 self.expect(name, part, space, stamp)
@@ -166,10 +168,11 @@ class Runtime:
             gc.freeze()
 
     def kept(self, name: str, part: int, space: Space, stamp: Stamp) -> Parcels | None:
-        """The output of this batch, if it was taken in already."""
-        if space.dirty or space.version != (stamp.epoch, stamp.batch + 1):
+        """The output of this batch, if it was taken in already and not in a refresh."""
+        path = self.folder(name, part) / "kept"
+        if space.dirty or space.version != (stamp.epoch, stamp.batch + 1) or not path.exists():
             return None
-        return _read_kept(self.folder(name, part) / "kept")
+        return _read_kept(path)
 
     def expect(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
         """The arrays must be one batch behind, and whole."""
@@ -181,10 +184,21 @@ class Runtime:
                 "again: it will rebuild them from the graph log."
             )
 
+    def expect_older(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
+        """A worker that a stopped run has left behind must not undo what a later run has begun anew."""
+        if space.version[0] > stamp.epoch:
+            raise StateLost(
+                f"{name}, part {part}: epoch {space.version[0]} has begun in {self.folder(name, part)}, so "
+                f"what is left of epoch {stamp.epoch} comes too late"
+            )
+
     def keep(self, name: str, part: int, space: Space, stamp: Stamp, parcels: Parcels) -> None:
         """Keep the output of this batch and stamp the version, in this order."""
-        if not stamp.refresh:  # a refresh is done again from its input instead
-            _write_kept(self.folder(name, part) / "kept", parcels)
+        path = self.folder(name, part) / "kept"
+        if stamp.refresh:  # which is done again from its input instead; nothing older may pass for it
+            path.unlink(missing_ok=True)
+        else:
+            _write_kept(path, parcels)
         space.commit(stamp.epoch, stamp.batch + 1)
 
 
@@ -192,7 +206,7 @@ def _write_kept(path: Path, parcels: Parcels) -> None:
     """One file: how many parcels, their targets, their ends, their bytes. Renamed into place when whole."""
     temporary = path.with_suffix(".new")
     head = np.array([len(parcels), *parcels.targets, *parcels.ends], np.int64)
-    with temporary.open("wb", buffering=0) as file:
+    with no_room_for(len(parcels.data), path.parent), temporary.open("wb", buffering=0) as file:
         file.write(head.tobytes())
         _write_all(file, parcels.data)
     temporary.replace(path)

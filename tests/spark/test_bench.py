@@ -1,0 +1,30 @@
+"""The benchmark on Spark measures a pipeline that is right, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from d3gnn.bench import ThroughputSettings, measure_throughput, synthetic_workload
+from d3gnn.sources import SyntheticStream
+
+
+def test_throughput(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    workload = synthetic_workload(SyntheticStream(300, vertices=40, seed=1, deletes=0.2))
+    settings = ThroughputSettings(batch=150, parts=2, engine="spark", width=4)
+    seen: list[int] = []
+    result = measure_throughput(workload, settings, on_events=seen.append)
+    assert result.max_relative_error is not None
+    assert result.max_relative_error < 1e-5
+    assert (result.events, result.batches) == (workload.events, -(-workload.events // 150))
+    assert len(result.batch_ms_by_tenth) == result.batches
+    assert result.messages_per_edge > 1 <= result.replication_factor
+    assert 0 < result.kernel_share < 1
+    assert result.bytes_moved > 0
+    assert set(result.bytes_per_edge) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
+    assert not list(tmp_path.iterdir())
+    assert spark.range(3).count() == 3, "a session that was there before goes on"
