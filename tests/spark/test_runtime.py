@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +21,23 @@ from d3gnn.spark.runtime import Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.testing import random_batches
 
+
+@pytest.fixture(autouse=True)
+def not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a worker does with the garbage collector is not for the process that runs all tests."""
+    monkeypatch.setattr(Runtime, "settle", lambda runtime, name: None)
+
+
 LAYERS = 2
 QUERY = "0-0-0-0-0"
+
+
+@pytest.fixture(autouse=True)
+def no_files_stay_open(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """With sockets numbered from 1024 on, which py4j cannot wait for, callbacks of later tests would hang."""
+    monkeypatch.setattr(Runtime, "settle", lambda *_: None)  # what is frozen is not collected
+    yield
+    gc.collect()
 
 
 def make_plan(folder: Path, parts: int) -> Plan:
@@ -139,3 +156,17 @@ def test_a_missing_parcel_is_noticed() -> None:
     assert unpack_parcels(parcels, sources=1) == (Stamp(0, 0, False), [])
     with pytest.raises(BlocksLost, match="parcels of 2 parts"):
         unpack_parcels(parcels, sources=2)
+
+
+def test_a_closed_runtime_holds_no_files(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 3)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), batch)
+    gc.collect()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    runtime = Runtime(plan, QUERY)
+    assert runtime.partition.live_ids() is not None
+    runtime.operator("vertex-1").state(0)
+    assert len(list(Path("/proc/self/fd").iterdir())) > before
+    runtime.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

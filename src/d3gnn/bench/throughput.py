@@ -199,12 +199,16 @@ def _run_locally(workload: Workload, model: GNN, settings: ThroughputSettings, o
     gc.freeze()
     times: list[float] = []
     events = 0
-    for batch in workload.batches(settings.batch):
-        begun = time.perf_counter()
-        engine.apply(batch)
-        times.append(time.perf_counter() - begun)
-        events += len(batch)
-        on_events(events)
+    try:
+        for batch in workload.batches(settings.batch):
+            begun = time.perf_counter()
+            engine.apply(batch)
+            times.append(time.perf_counter() - begun)
+            events += len(batch)
+            on_events(events)
+    finally:
+        # Whoever goes on in this process wants its garbage collected: callbacks from Spark hang otherwise.
+        gc.unfreeze()
     return LocalRun(engine, times)
 
 

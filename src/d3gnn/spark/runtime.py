@@ -83,6 +83,14 @@ class Runtime:
         self._operators: dict[str, Operator[Any]] = {}
         self._settled: set[str] = set()
 
+    def close(self) -> None:
+        """Let go of all files, of which there are hundreds, and Spark's callbacks want low numbers."""
+        self._operators.clear()
+        self.__dict__.pop("partition", None)
+        for space in self._spaces.values():
+            space.close()
+        self._spaces.clear()
+
     @cached_property
     def model(self) -> GNN:
         model = get_model(Store(self.plan.store), self.plan.model).eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
 def verify(plan: Plan) -> Verdict:
     """Compare the arrays of a pipeline, which must be idle, with a static forward pass over its log."""
     store = Store(plan.store)
-    log, runtime = GraphLog(store), Runtime(plan, store.owner())
+    log = GraphLog(store)
     batch = log.last()
     if batch is None:
         return Verdict(-1, 0, 0, 0.0, 0)
@@ -62,15 +63,17 @@ def verify(plan: Plan) -> Verdict:
     for entry in log.entries(batch):
         oracle.apply(entry.events)
     src, dst = oracle.edge_index()
-    expected = forward(runtime.model, oracle.inputs(), src, dst)
-    got, there = _held(runtime, keys_of(oracle.vertices))
+    with closing(Runtime(plan, store.owner())) as runtime:
+        expected = forward(runtime.model, oracle.inputs(), src, dst)
+        got, there = _held(runtime, keys_of(oracle.vertices))
     error = relative_error(got[there], expected[there]) if there.any() else 0.0
     return Verdict(batch, len(expected), len(src), error, int((~there).sum()))
 
 
 def held_embeddings(plan: Plan, ids: Sequence[Key]) -> dict[Key, Floats]:
     """The embeddings that a pipeline, which must be idle, holds of those of these vertices that it has."""
-    got, there = _held(Runtime(plan, Store(plan.store).owner()), keys_of(list(ids)))
+    with closing(Runtime(plan, Store(plan.store).owner())) as runtime:
+        got, there = _held(runtime, keys_of(list(ids)))
     return {id: got[i] for i, id in enumerate(ids) if there[i]}
 
 
