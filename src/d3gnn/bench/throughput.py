@@ -207,7 +207,7 @@ def _run_locally(workload: Workload, model: GNN, settings: ThroughputSettings, o
             events += len(batch)
             on_events(events)
     finally:
-        # Whoever goes on in this process wants its garbage collected: callbacks from Spark hang otherwise.
+        # Whoever goes on in this process wants its garbage collected, the files that it holds open above all.
         gc.unfreeze()
     return LocalRun(engine, times)
 
