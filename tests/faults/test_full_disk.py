@@ -7,12 +7,17 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from d3gnn import GraphSchema
 from d3gnn.events import edge
+from d3gnn.kernel.arrays import NoSpaceLeft
+from d3gnn.kernel.blocks import Block, Kind
+from d3gnn.spark.outbox import Outbox
+from d3gnn.spark.parcels import Stamp
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun
 
@@ -76,3 +81,13 @@ def test_the_store_has_no_room(spark: SparkSession, tmp_path: Path, disk: SmallD
     run.write([edge(1, 2, time=10**6)])
     run.go()
     run.check()
+
+
+def test_an_outbox_has_no_room(disk: SmallDisk) -> None:
+    disk.mount("1m")
+    outbox = Outbox(disk.folder)
+    block = Block(Kind.VALUES, 0, 0, (np.zeros((2000, 128)),))
+    with pytest.raises(NoSpaceLeft, match="small"):
+        outbox.send(Stamp(0, 0, False), 0, 1, [block])
+    disk.grow("4m")
+    assert outbox.send(Stamp(0, 0, False), 0, 1, [block]).nbytes > 2_000_000

@@ -11,22 +11,15 @@ import pytest
 
 from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import EventBatch
-from d3gnn.kernel.arrays import NoSpaceLeft, StateLost
+from d3gnn.kernel.arrays import StateLost
 from d3gnn.kernel.partitioners import HDRF
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
 from d3gnn.spark.models import put_model
-from d3gnn.spark.parcels import BlocksLost, Parcels, Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.parcels import BlocksLost, Delivery, Parcels, Stamp, pack_parcels
 from d3gnn.spark.runtime import Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.testing import random_batches
-
-
-@pytest.fixture(autouse=True)
-def not_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a worker does with the garbage collector is not for the process that runs all tests."""
-    monkeypatch.setattr(Runtime, "settle", lambda runtime, name: None)
-
 
 LAYERS = 2
 QUERY = "0-0-0-0-0"
@@ -52,14 +45,18 @@ def make_plan(folder: Path, parts: int) -> Plan:
 
 
 def route(parcels: list[Parcels], part: int) -> list[bytearray]:
-    return [bytearray(parcel) for sent in parcels for target, parcel in sent if target == part]
+    """What Spark would bring to a part."""
+    return [bytearray(parcel) for sent in parcels for target, parcel in sent.for_rows() if target == part]
+
+
+def first_parcels(runtime: Runtime, stamp: Stamp, events: EventBatch) -> Parcels:
+    return pack_parcels(stamp, 0, runtime.plan.parts, runtime.partition.process(events, 0).blocks)
 
 
 def run_chain(plan: Plan, stamp: Stamp, events: EventBatch, *, runs: int = 1, restart: bool = False) -> None:
     """One batch through all operators, each run `runs` times; with new worker processes where `restart`."""
     runtime = Runtime(plan, QUERY)
-    blocks = runtime.partition.process(events, 0).blocks
-    sent: list[Parcels] = [pack_parcels(stamp, 0, plan.parts, blocks)]
+    sent = [first_parcels(runtime, stamp, events)]
     names = ["vertex-0"] + [f"{kind}-{i}" for i in range(1, LAYERS + 1) for kind in ("edge", "vertex")]
     for name in names:
         if restart:
@@ -133,29 +130,30 @@ def test_nothing_older_passes_for_the_output_of_a_refresh(tmp_path: Path) -> Non
     run_chain(plan, Stamp(0, 0, False), batch)
     runtime = Runtime(plan, QUERY)
     space = runtime.space("edge-1", 0)
-    assert runtime.kept("edge-1", 0, space, Stamp(0, 0, False)) is not None
+    assert runtime.sent("edge-1", 0, space, Stamp(0, 0, False)) is not None
     runtime.partition.reset()
     run_chain(plan, Stamp(1, 1, True), batch)
     assert space.version == (1, 2)
-    assert runtime.kept("edge-1", 0, space, Stamp(1, 1, False)) is None
+    assert runtime.sent("edge-1", 0, space, Stamp(1, 1, False)) is None
 
 
-def test_output_that_cannot_be_kept_says_what_is_full(tmp_path: Path) -> None:
+def test_what_was_sent_and_is_gone_is_lost(tmp_path: Path) -> None:
     plan = make_plan(tmp_path, 1)
-    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    first, second = random_batches(plan.schema, seed=1, n_batches=2, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), first)
     runtime = Runtime(plan, QUERY)
-    runtime.space("edge-1", 0)
-    (runtime.folder("edge-1", 0) / "kept.new").symlink_to("/dev/full")
-    with pytest.raises(NoSpaceLeft, match="edge-1"):
-        run_chain(plan, Stamp(0, 0, False), batch)
-    assert runtime.space("edge-1", 0).dirty
+    sent = runtime.run("vertex-0", 0, route([first_parcels(runtime, Stamp(0, 1, False), second)], 0), 1)
+    Path(str(sent.parcels.file)).unlink()
+    with pytest.raises(StateLost, match="is gone, which held what was sent in batch 1"):
+        runtime.run("edge-1", 0, route([sent.parcels], 0), 1)
+    assert runtime.space("edge-1", 0).dirty, "so that the next run makes it anew"
 
 
 def test_a_missing_parcel_is_noticed() -> None:
     parcels = [bytes(p) for _, p in pack_parcels(Stamp(0, 0, False), 0, 1, [])]
-    assert unpack_parcels(parcels, sources=1) == (Stamp(0, 0, False), [])
+    assert Delivery.of(parcels, sources=1).stamp == Stamp(0, 0, False)
     with pytest.raises(BlocksLost, match="parcels of 2 parts"):
-        unpack_parcels(parcels, sources=2)
+        Delivery.of(parcels, sources=2)
 
 
 def test_a_closed_runtime_holds_no_files(tmp_path: Path) -> None:

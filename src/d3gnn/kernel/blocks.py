@@ -203,7 +203,7 @@ def packed_size(block: Block) -> int:
 
 
 def pack_into(block: Block, packed: memoryview) -> None:
-    """`pack`, into bytes that are there already, all zero."""
+    """`pack`, into bytes that are there already; those between columns stay as they are."""
     columns = _packed_columns(block)
     flags = int(block.full) | int(block.blob is not None) << 1
     _HEAD.pack_into(

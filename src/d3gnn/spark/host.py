@@ -28,7 +28,8 @@ Batches = Iterator[pa.RecordBatch]
 _PARTITION_METRICS = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
 )  # fmt: skip
-_METRICS = ("busy_us", "kept", "messages", "touched", "recomputed")
+_OUTPUT_METRICS = ("busy_us", "kept", "messages", "touched", "recomputed")
+_METRICS = (*_OUTPUT_METRICS, "bytes")
 #: Vertex 0 runs in the same task as Partition, and says the same as any operator, under other names.
 _INPUT = "vertex_0_"
 _INPUT_METRICS = (*_PARTITION_METRICS, *(_INPUT + metric for metric in _METRICS))
@@ -75,7 +76,7 @@ def run_output(
 ) -> DataFrame:
     """The last operator; rows for people come out."""
     task = _output_task(plan, name, sources)
-    metrics = ", ".join(f"{metric} long" for metric in _METRICS)
+    metrics = ", ".join(f"{metric} long" for metric in _OUTPUT_METRICS)
     schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {metrics}"))
     # Numbers that cannot be null are written without a look at each.
     schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
@@ -84,10 +85,10 @@ def run_output(
         f"d3gnn.{name}",
         F.count(F.lit(1)).alias("rows"),
         F.count_if("deleted").alias("tombstones"),
-        *(F.sum(column).alias(column) for column in _METRICS),
+        *(F.sum(column).alias(column) for column in _OUTPUT_METRICS),
     )
     # A last exchange, so that every operator has run, whatever is asked of the output.
-    return _exchange(plan, tasks, "part", watched.drop(*_METRICS)).drop("part")
+    return _exchange(plan, tasks, "part", watched.drop(*_OUTPUT_METRICS)).drop("part")
 
 
 def _parcel_columns(metrics: Sequence[str]) -> str:
@@ -99,7 +100,6 @@ def _watched(name: str, parcels: DataFrame, prefix: str = "") -> DataFrame:
     watched = parcels.observe(
         f"d3gnn.{name}",
         F.count(F.lit(1)).alias("parcels"),
-        F.sum(F.octet_length("parcel")).alias("bytes"),
         *(F.sum(prefix + metric).alias(metric) for metric in _METRICS),
     )
     return watched.select("target", "parcel")
@@ -154,7 +154,7 @@ def _output_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], Bat
         _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
             done = Runtime.of(plan, query).run(name, part, parcels, sources)
-            yield from output_rows(plan, part, done, _METRICS)
+            yield from output_rows(plan, part, done, _OUTPUT_METRICS)
 
     return task
 
@@ -180,8 +180,8 @@ def _writable(buffer: pa.Buffer) -> memoryview:
 
 def _parcel_batches(done: Done, metrics: Sequence[str]) -> Batches:
     """The parcels as Arrow batches, over the bytes as they are."""
-    targets, ends = done.parcels.targets, [0, *done.parcels.ends]
-    data = pa.py_buffer(done.parcels.data)
+    parcels = done.parcels.for_rows()
+    targets, ends, data = parcels.targets, [0, *parcels.ends], pa.py_buffer(parcels.data)
     first = 0
     while first < len(targets):
         last = first + 1

@@ -23,7 +23,7 @@ from d3gnn.kernel.blocks import GONE, Block, key_columns
 from d3gnn.kernel.log import compact
 from d3gnn.kernel.operators.partition import Partition, Partitioned
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
-from d3gnn.spark.parcels import Stamp, pack_parcels
+from d3gnn.spark.parcels import Stamp
 from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.types import Bools
@@ -61,9 +61,9 @@ class Intake:
         with space.locked():
             stamp = Stamp(space.version[0], batch, False)
             if "refresh" not in commands and self._same_model(space, batch) and self._all_whole(stamp):
-                kept = self._runtime.kept("partition", 0, space, stamp)
-                if kept is not None:
-                    return Done(kept, {"kept": 1})
+                sent = self._runtime.sent("partition", 0, space, stamp)
+                if sent is not None:
+                    return Done(sent, {"kept": 1})
                 if not space.dirty and space.version == (stamp.epoch, batch):
                     space.begin()
                     return self._finish(space, stamp, self._next(batch, events), begun)
@@ -79,8 +79,7 @@ class Intake:
 
     def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
         space.counters[_MODEL] = self._plan.model_version
-        parcels = pack_parcels(stamp, 0, self._plan.parts, result.blocks)
-        self._runtime.keep("partition", 0, space, stamp, parcels)
+        parcels = self._runtime.send("partition", 0, space, stamp, result.blocks)
         status, (vertices, replicas) = result.status, self._runtime.partition.made
         metrics = {
             "busy_us": int((time.perf_counter() - begun) * 1e6),

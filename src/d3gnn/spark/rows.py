@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from d3gnn.events import EventBatch
 from d3gnn.kernel.blocks import Kind, block_keys
-from d3gnn.spark.parcels import unpack_parcels
+from d3gnn.spark.outbox import read_sent
+from d3gnn.spark.parcels import Delivery
 from d3gnn.spark.runtime import Done, Plan
 
 #: The output's columns, `id` aside, which has the type of the events' ids.
@@ -36,9 +37,9 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> tuple[EventBatch | None, set
 
 def output_rows(plan: Plan, part: int, done: Done, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """What the last operator part sends, as rows for people; the first row has the metrics of the batch."""
-    stamp, blocks = unpack_parcels([parcel for target, parcel in done.parcels if target == part], sources=1)
-    said = dict(done.metrics)
-    for block in blocks:
+    delivery = Delivery.of([parcel for target, parcel in done.parcels if target == part], sources=1)
+    stamp, said = delivery.stamp, dict(done.metrics)
+    for block in delivery.blocks(read_sent):
         if block.kind != Kind.OUTPUT:
             continue
         deleted, time, arrival, embedding, _ = block.columns

@@ -3,8 +3,9 @@
 The arrays of (operator, part) lie in files local to the host, so that any worker process can go on where
 another left off. Their version says which batch they have taken in:
 
-- one batch behind: process, keep the output, stamp the version;
-- at this batch already (a retried stage, a second action): hand out the kept output and change nothing;
+- one batch behind: process, put what is to be sent into the outbox, stamp the version;
+- at this batch already (a retried stage, a second action): what is in the outbox is sent again, and nothing
+  changes;
 - anything else, or a batch that was begun and not finished: lost. The next run then begins a new epoch.
 """
 
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import hashlib
-import io
 import shutil
 import tempfile
 import time
@@ -22,20 +22,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from d3gnn.events import GraphSchema
-from d3gnn.kernel.arrays import MappedSpace, Space, StateLost, no_room_for
+from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
+from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.spark.models import get_model
-from d3gnn.spark.parcels import Parcels, Stamp, pack_parcels, unpack_parcels
+from d3gnn.spark.outbox import Outbox, read_sent
+from d3gnn.spark.parcels import Bytes, Delivery, Parcels, Stamp, pack_parcels
 from d3gnn.spark.store import Store
-
-Bytes = bytes | bytearray | memoryview
 
 #: The store's name under a checkpoint.
 STORE = "graph"
@@ -140,7 +139,8 @@ class Runtime:
 
     def run(self, name: str, part: int, parcels: Iterable[Bytes], sources: int) -> Done:
         """Take one part through one batch."""
-        stamp, blocks = unpack_parcels(parcels, sources)
+        delivery = Delivery.of(parcels, sources)
+        stamp = delivery.stamp
         space = self.space(name, part)
         operator = self.operator(name)
         assert isinstance(space, MappedSpace)
@@ -148,20 +148,22 @@ class Runtime:
             if stamp.refresh:
                 self.expect_older(name, part, space, stamp)
             else:
-                if (kept := self.kept(name, part, space, stamp)) is not None:
-                    return Done(kept, {"kept": 1})
+                if (sent := self.sent(name, part, space, stamp)) is not None:
+                    return Done(sent, {"kept": 1, "bytes": sent.nbytes})
                 self.expect(name, part, space, stamp)
             begun = time.perf_counter()
             before = operator.metrics.copy()
             space.begin()
             if stamp.refresh:
                 space.reset()
+            # Only now, with this batch not taken in, is it certain that nobody writes over what was sent.
+            blocks = delivery.blocks(read_sent)
             with torch.inference_mode():
                 out = operator.process(part, blocks)
-            sent = pack_parcels(stamp, part, self.plan.parts, out)
-            self.keep(name, part, space, stamp, sent)
+            sent = self.send(name, part, space, stamp, out)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
+            metrics["bytes"] = sent.nbytes
         self.settle(name)
         return Done(sent, metrics)
 
@@ -175,12 +177,11 @@ class Runtime:
             gc.collect()
             gc.freeze()
 
-    def kept(self, name: str, part: int, space: Space, stamp: Stamp) -> Parcels | None:
-        """The output of this batch, if it was taken in already and not in a refresh."""
-        path = self.folder(name, part) / "kept"
-        if space.dirty or space.version != (stamp.epoch, stamp.batch + 1) or not path.exists():
+    def sent(self, name: str, part: int, space: Space, stamp: Stamp) -> Parcels | None:
+        """What was sent in this batch, if it was taken in already and not in a refresh."""
+        if space.dirty or space.version != (stamp.epoch, stamp.batch + 1):
             return None
-        return _read_kept(path)
+        return Outbox(self.folder(name, part)).sent(stamp)
 
     def expect(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
         """The arrays must be one batch behind, and whole."""
@@ -200,38 +201,18 @@ class Runtime:
                 f"what is left of epoch {stamp.epoch} comes too late"
             )
 
-    def keep(self, name: str, part: int, space: Space, stamp: Stamp, parcels: Parcels) -> None:
-        """Keep the output of this batch and stamp the version, in this order."""
-        path = self.folder(name, part) / "kept"
-        if stamp.refresh:  # which is done again from its input instead; nothing older may pass for it
-            path.unlink(missing_ok=True)
+    def send(self, name: str, part: int, space: Space, stamp: Stamp, blocks: Iterable[Block]) -> Parcels:
+        """Make parcels of the blocks of this batch and stamp the version, in this order."""
+        outbox = Outbox(self.folder(name, part))
+        if stamp.refresh:
+            # All of the graph, and no part of it comes again: if need be it is done anew from its input. So
+            # it goes through Spark, which has disks for it; and nothing older may pass for it.
+            outbox.clear()
+            parcels = pack_parcels(stamp, part, self.plan.parts, blocks)
         else:
-            _write_kept(path, parcels)
+            parcels = outbox.send(stamp, part, self.plan.parts, blocks)
         space.commit(stamp.epoch, stamp.batch + 1)
-
-
-def _write_kept(path: Path, parcels: Parcels) -> None:
-    """One file: how many parcels, their targets, their ends, their bytes. Renamed into place when whole."""
-    temporary = path.with_suffix(".new")
-    head = np.array([len(parcels), *parcels.targets, *parcels.ends], np.int64)
-    with no_room_for(len(parcels.data), path.parent), temporary.open("wb", buffering=0) as file:
-        file.write(head.tobytes())
-        _write_all(file, parcels.data)
-    temporary.replace(path)
-
-
-def _write_all(file: io.FileIO, data: bytes | bytearray) -> None:
-    """One call writes 2 GB at most."""
-    left = memoryview(data)
-    while left:
-        left = left[file.write(left) :]
-
-
-def _read_kept(path: Path) -> Parcels:
-    data = path.read_bytes()
-    count = int.from_bytes(data[:8], "little")
-    targets, ends = np.frombuffer(data, np.int64, 2 * count, 8).reshape(2, count).tolist()
-    return Parcels(targets, ends, data[8 + 16 * count :])
+        return parcels
 
 
 def default_arrays(name: str, store: str) -> str:

@@ -12,7 +12,7 @@ folder, _, moment = os.environ.get("ASSASSIN", "").partition(";")
 if folder:
     from d3gnn.spark import runtime
 
-    keep = runtime.Runtime.keep
+    send = runtime.Runtime.send
 
     def strike(name: str, batch: int) -> None:
         try:
@@ -21,11 +21,12 @@ if folder:
             return
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def keep_or_die(self, name, part, space, stamp, parcels):  # type: ignore[no-untyped-def]
+    def send_or_die(self, name, part, space, stamp, blocks):  # type: ignore[no-untyped-def]
         if moment == "during":
             strike(name, stamp.batch)
-        keep(self, name, part, space, stamp, parcels)
+        sent = send(self, name, part, space, stamp, blocks)
         if moment == "after":
             strike(name, stamp.batch)
+        return sent
 
-    runtime.Runtime.keep = keep_or_die  # type: ignore[method-assign]
+    runtime.Runtime.send = send_or_die  # type: ignore[method-assign]

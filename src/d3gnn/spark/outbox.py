@@ -1,0 +1,109 @@
+"""An outbox: the files, beside the arrays of an operator part, that hold all that it sends in a batch.
+
+Spark carries where to find it, and the parts of the next operator read it in place. A batch that comes again
+finds in it what was sent before. There are two files, for even and odd batches: when one is written over, all
+parts of the next operator have taken in a later batch, and none of them looks for the earlier one any more.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from d3gnn.kernel.arrays import StateLost, no_room_for
+from d3gnn.kernel.blocks import Block
+from d3gnn.spark.parcels import Parcels, Stamp, pack_parcels
+
+_HEAD = struct.Struct("<8sqqqq")  # then targets and ends of the parcels
+_MAGIC = b"d3sent01"
+_ALIGN = 64
+#: A file that is so many times larger than what it holds gives room back.
+_WASTE = 4
+
+
+class Outbox:
+    """The outbox of one operator part."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def send(self, stamp: Stamp, source: int, targets: int, blocks: Iterable[Block]) -> Parcels:
+        """Put the blocks of a batch in: one parcel for each part of the next operator."""
+
+        def room(to: list[int], ends: list[int]) -> Parcels:
+            table = struct.Struct(f"<{2 * len(to)}q")
+            first = _aligned(_HEAD.size + table.size)
+            path = self._path(stamp)
+            view = self._map(path, first + ends[-1])
+            # Nobody takes this for whole before the version of the arrays says so.
+            _HEAD.pack_into(view, 0, _MAGIC, stamp.epoch, stamp.batch, len(to), first)
+            table.pack_into(view, _HEAD.size, *to, *ends)
+            return Parcels(to, ends, view[first:], str(path))
+
+        return pack_parcels(stamp, source, targets, blocks, limit=None, room=room)
+
+    def sent(self, stamp: Stamp) -> Parcels | None:
+        """What was sent in this batch, if it is here."""
+        path = self._path(stamp)
+        try:
+            view, count, first = _open(path, stamp)
+        except StateLost:
+            return None
+        numbers = struct.unpack_from(f"<{2 * count}q", view, _HEAD.size)
+        ends = list(numbers[count:])
+        return Parcels(list(numbers[:count]), ends, view[first : first + ends[-1]], str(path))
+
+    def clear(self) -> None:
+        """Forget everything. Whoever is still reading it may go on."""
+        for path in self._folder.glob("sent-*"):
+            path.unlink(missing_ok=True)
+
+    def _path(self, stamp: Stamp) -> Path:
+        return self._folder / f"sent-{stamp.epoch}-{stamp.batch % 2}"
+
+    def _map(self, path: Path, size: int) -> memoryview:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            has = os.fstat(file).st_size
+            if has > _WASTE * size:
+                os.ftruncate(file, size)
+            elif has < size:
+                with no_room_for(size, self._folder):
+                    os.posix_fallocate(file, 0, size)
+            return memoryview(mmap.mmap(file, size))
+        finally:
+            os.close(file)
+
+
+def read_sent(path: str, stamp: Stamp) -> memoryview:
+    """The parcels that an operator part has put into this file for this batch."""
+    view, _, first = _open(Path(path), stamp)
+    return view[first:]
+
+
+def _open(path: Path, stamp: Stamp) -> tuple[memoryview, int, int]:
+    """The file, how many parcels it holds, and where the first begins."""
+    try:
+        file = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        raise StateLost(f"{path} is gone, which held what was sent in batch {stamp.batch}") from None
+    try:
+        # Writable, although nobody writes: compiled code takes read-only arrays for another type, and would
+        # be compiled twice.
+        view = memoryview(mmap.mmap(file, 0))
+    finally:
+        os.close(file)
+    magic, epoch, batch, count, first = _HEAD.unpack_from(view, 0)
+    if (magic, epoch, batch) != (_MAGIC, stamp.epoch, stamp.batch):
+        raise StateLost(
+            f"{path} holds what was sent in batch {batch} of epoch {epoch}, but batch {stamp.batch} of epoch "
+            f"{stamp.epoch} is being taken in"
+        )
+    return view, count, first
+
+
+def _aligned(size: int) -> int:
+    return -(-size // _ALIGN) * _ALIGN
