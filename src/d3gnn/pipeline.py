@@ -74,7 +74,9 @@ class StreamingGNN:
         require_adaptive(events.sparkSession)
         return self._dataflow(self.store, events, tasks)
 
-    def _dataflow(self, store: str, events: DataFrame, tasks: int | None) -> DataFrame:
+    def _dataflow(
+        self, store: str, events: DataFrame, tasks: int | None, read_whole: bool = False
+    ) -> DataFrame:
         advise(events.sparkSession)
         events = with_commands(store, events)
         types = dict(events.dtypes)
@@ -85,7 +87,9 @@ class StreamingGNN:
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
         parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
-        return run_output(plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, types["src"])
+        return run_output(
+            plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, types["src"], read_whole=read_whole
+        )
 
     def start(
         self,
@@ -117,7 +121,8 @@ class StreamingGNN:
         store = self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
 
         def begin() -> StreamingQuery:
-            writer = self._dataflow(store, events, tasks).writeStream.format(format).options(**found)
+            rows = self._dataflow(store, events, tasks, read_whole=True)  # by any sink that has a format
+            writer = rows.writeStream.format(format).options(**found)
             with planned_once(events.sparkSession):
                 return (writer.trigger(**trigger) if trigger else writer).start()
 

@@ -72,9 +72,9 @@ def run_operator(plan: Plan, name: str, sources: int, tasks: int, parcels: DataF
 
 
 def run_output(
-    plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame, id_type: str
+    plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame, id_type: str, *, read_whole: bool
 ) -> DataFrame:
-    """The last operator; rows for people come out."""
+    """The last operator; rows for people come out. Not everybody reads all of them, unless `read_whole`."""
     task = _output_task(plan, name, sources)
     metrics = ", ".join(f"{metric} long" for metric in _OUTPUT_METRICS)
     schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {metrics}"))
@@ -87,8 +87,11 @@ def run_output(
         F.count_if("deleted").alias("tombstones"),
         *(F.sum(column).alias(column) for column in _OUTPUT_METRICS),
     )
-    # A last exchange, so that every operator has run, whatever is asked of the output.
-    return _exchange(plan, tasks, "part", watched.drop(*_OUTPUT_METRICS)).drop("part")
+    # The last exchange: so that every operator has run, whatever is asked of the output.
+    rows = watched.drop(*_OUTPUT_METRICS)
+    if not read_whole:
+        rows = _exchange(plan, tasks, "part", rows)
+    return rows.drop("part")
 
 
 def _parcel_columns(metrics: Sequence[str]) -> str:
