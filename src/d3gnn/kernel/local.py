@@ -28,7 +28,7 @@ from d3gnn.events import (
     keys_of,
 )
 from d3gnn.kernel.arrays import MappedSpace, Space
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, block_keys
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
@@ -57,7 +57,7 @@ class DeadLetter(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Updates:
     """What a batch changed: one row per vertex, as columns; iterate for rows."""
 
@@ -137,8 +137,8 @@ class LocalEngine:
         for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
             chain += [edge, vertex]
         # Each with the name of its clock, and the bytes of a row of each kind that it takes in.
-        self._chain: list[tuple[Operator[Any], str, dict[int, int]]] = [
-            (operator, f"{operator.name}_us", {}) for operator in chain
+        self._chain: list[tuple[Operator[Any], str, list[int]]] = [
+            (operator, f"{operator.name}_us", [0] * len(Kind)) for operator in chain
         ]
         for layer in model.layers:
             layer.prepare()
@@ -264,9 +264,10 @@ class LocalEngine:
                 for block in blocks:
                     kind = block.kind
                     if kind > LAST_TOPOLOGY:
-                        if len(block) and kind not in row_bytes:
-                            row_bytes[kind] = block.nbytes // len(block)
-                        moved += row_bytes.get(kind, 0) * len(block)
+                        rows = len(block.columns[0])
+                        if rows and not row_bytes[kind]:
+                            row_bytes[kind] = block.nbytes // rows
+                        moved += row_bytes[kind] * rows
                 blocks = self._step(operator, blocks) if self.parts > 1 else operator.process(0, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)

@@ -72,7 +72,7 @@ class SAGE(Layer):
         if self.narrows:
             out = aggregate + root + bias
         else:
-            out = torch.addmm(torch.addmm(bias, aggregate, left), root, right)
+            out = torch.addmm(bias, aggregate, left).addmm_(root, right)
         return activate(self.activation, out)
 
     def config(self) -> dict[str, Any]:

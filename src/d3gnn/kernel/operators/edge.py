@@ -22,11 +22,11 @@ from d3gnn.kernel.blocks import (
     by_kind,
     joined,
 )
-from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, clear, make_touched, size, touch
+from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, touch
 from d3gnn.nn.layer import Layer
-from d3gnn.types import Doubles, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 _NOTHING64 = np.zeros(0, np.int64)
@@ -119,12 +119,12 @@ class Edge(Operator[EdgeState]):
         whole = pulls and self._pull(state)
         if self.sends_value:
             out.extend(self._roots(state, part, block) for block in values if block.source == part)
+        metrics = self.metrics
+        metrics["messages"] += messages
+        metrics["touched"] += size(state.touched)
+        metrics["recomputed"] += pulls
+        metrics["full"] += whole
         out.extend(self._partials(state, part, whole))
-        self.metrics["messages"] += messages
-        self.metrics["touched"] += size(state.touched)
-        self.metrics["recomputed"] += pulls
-        self.metrics["full"] += whole
-        clear(state.touched)
         return out
 
     def _remove(self, state: EdgeState, removes: Block | None, leaves: Block | None) -> Removed | None:
@@ -171,19 +171,20 @@ class Edge(Operator[EdgeState]):
         return Block(ROOTS, part, part, columns, sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
-        touched = state.touched
-        if not size(touched) and not whole:
+        n = size(state.touched)
+        if not n and not whole:
             return []
-        ends, row, count, time, arrival, partial = _gather_partials(
-            touched, state.master.data, state.count.data, state.sums.data, self.parts
-        )
-        columns = (row, count, time, arrival, partial)
+        ends = np.zeros(self.parts + 1, INT64)
+        columns = (
+            np.empty(n, INT32), np.empty(n, INT32), np.empty(n, INT64), np.empty(n, INT64),
+            np.empty((n, self.width), FLOAT32),
+        )  # fmt: skip
+        _gather_partials(state.touched, state.master.data, state.count.data, state.sums.data, ends, *columns)
         blocks = []
         begin = 0
-        for target in range(self.parts):
-            end = int(ends[target])
+        for target, end in enumerate(ends[:-1].tolist()):
             if end > begin or whole:
-                mine = columns if self.parts == 1 else tuple(c[begin:end] for c in columns)
+                mine = columns if end - begin == n else tuple(c[begin:end] for c in columns)
                 blocks.append(Block(PARTIALS, part, target, mine, full=whole))
             begin = end
         return blocks
@@ -234,31 +235,31 @@ def _touch_silently(touched: Ints, vertices: Ints32) -> None:
         touch(touched, v, -NEVER, NEVER)
 
 
-@compiled
+@lean
 def _gather_partials(
-    touched: Ints, master: Ints32, count: Ints32, sums: Doubles, parts: int
-) -> tuple[Ints, Ints32, Ints32, Ints, Ints, Floats]:
-    """Where each master's part ends, then the columns of the partials; without vertices that have left."""
-    ends = np.zeros(parts + 1, np.int64)
+    touched: Ints, master: Ints32, count: Ints32, sums: Doubles,
+    ends: Ints, rows: Ints32, counts: Ints32, time: Ints, arrival: Ints, state: Floats,
+) -> None:  # fmt: skip
+    """Fill the columns with the partials of touched vertices, by their masters' parts. Empties the set.
+
+    Vertices that have left are passed over. `ends` comes in with zeros, one more than there are parts, and
+    says where each part ends.
+    """
     for at in range(1, touched[0, VERTEX] + 1):
         ends[master[touched[at, VERTEX], 0]] += 1
     ends[0] = 0
-    for p in range(parts):
-        ends[p + 1] += ends[p]
-    n, width = ends[parts], sums.shape[1]
-    rows, counts = np.empty(n, np.int32), np.empty(n, np.int32)
-    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
-    state = np.empty((n, width), np.float32)
-    fill = ends[:parts].copy()
+    for p in range(1, len(ends)):
+        ends[p] += ends[p - 1]
     for at in range(1, touched[0, VERTEX] + 1):
         v = touched[at, VERTEX]
+        touched[v + 1, MARK] = 0
         p = master[v, 0] - 1
         if p < 0:
             continue
-        i = fill[p]
-        fill[p] += 1
+        i = ends[p]  # where the part begins, and where it ends when all of it is there
+        ends[p] += 1
         rows[i], counts[i] = master[v, 1], count[v]
         time[i], arrival[i] = touched[at, TIME], touched[at, ARRIVAL]
-        for k in range(width):
+        for k in range(sums.shape[1]):
             state[i, k] = sums[v, k]
-    return ends[1:], rows, counts, time, arrival, state
+    touched[0, VERTEX] = 0

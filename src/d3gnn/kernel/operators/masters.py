@@ -11,7 +11,7 @@ from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, touch
-from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Doubles, Floats, Hashes, Ints, Ints32
 
 # The space's counters: links in use, first free one plus 1; the same for partials; keys (3).
 _LINKS, _FREE_LINK, _PARTIALS, _FREE_PARTIAL, _KEYS = 0, 1, 2, 3, 4
@@ -36,6 +36,11 @@ PARTIAL_PART, MESSAGES, NEXT_PARTIAL = range(3)
 
 #: Rows, values, and causes: event time and arrival.
 Changed = tuple[Ints32, Floats, Ints, Ints]
+
+
+def room_for(n: int, width: int) -> Changed:
+    """Columns for so many rows."""
+    return np.empty(n, INT32), np.empty((n, width), FLOAT32), np.empty(n, INT64), np.empty(n, INT64)
 
 
 class VertexState:
@@ -228,20 +233,19 @@ def take_partials(
             states[at, k] = given[i, k]
 
 
-@compiled
+@lean
 def join_partials(
-    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool
-) -> tuple[Floats, Floats]:
-    """Root and aggregate of every touched master."""
-    n = touched[0, VERTEX]
+    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool,
+    root: Floats, aggregate: Floats, total: Doubles,
+) -> None:  # fmt: skip
+    """Root and aggregate of every touched master; `total` is room for one sum."""
     root_width, width = roots.shape[1], states.shape[1]
-    root, aggregate = np.empty((n, root_width), np.float32), np.empty((n, width), np.float32)
-    total = np.empty(width, np.float64)
-    for i in range(n):
+    for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
         for k in range(root_width):
             root[i, k] = roots[row, k]
-        total[:] = 0.0
+        for k in range(width):
+            total[k] = 0.0
         count = 0
         at = first[row] - 1
         while at >= 0:
@@ -252,20 +256,20 @@ def join_partials(
         scale = 1.0 / count if divides and count > 0 else 1.0
         for k in range(width):
             aggregate[i, k] = total[k] * scale
-    return root, aggregate
 
 
-@compiled
-def renew(fresh: Floats, value: Floats, unsent: Bytes, touched: Ints) -> tuple[Ints32, Floats, Ints, Ints]:
-    """Store the touched rows' new values. Which changed, or were never sent: rows, values, causes.
+@lean
+def renew(
+    fresh: Floats, value: Floats, unsent: Bytes, touched: Ints,
+    rows: Ints32, values: Floats, time: Ints, arrival: Ints,
+) -> int:  # fmt: skip
+    """Store the touched rows' new values. Fills the columns with those that changed, or were never sent.
 
-    Empties the set.
+    How many these are. Empties the set.
     """
-    n, width = touched[0, VERTEX], value.shape[1]
-    rows, values = np.empty(n, np.int32), np.empty((n, width), np.float32)
-    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
+    width = value.shape[1]
     kept = 0
-    for i in range(n):
+    for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
         for k in range(width):
@@ -278,16 +282,16 @@ def renew(fresh: Floats, value: Floats, unsent: Bytes, touched: Ints) -> tuple[I
             unsent[row] = 0
             kept += 1
     touched[0, VERTEX] = 0
-    return rows[:kept], values[:kept], time[:kept], arrival[:kept]
+    return kept
 
 
-@compiled
-def hand_over(touched: Ints, value: Floats, unsent: Bytes) -> tuple[Ints32, Floats, Ints, Ints]:
-    """The touched rows with their values and causes. Empties the set."""
-    n, width = touched[0, VERTEX], value.shape[1]
-    rows, values = np.empty(n, np.int32), np.empty((n, width), np.float32)
-    time, arrival = np.empty(n, np.int64), np.empty(n, np.int64)
-    for i in range(n):
+@lean
+def hand_over(
+    touched: Ints, value: Floats, unsent: Bytes, rows: Ints32, values: Floats, time: Ints, arrival: Ints
+) -> None:
+    """Fill the columns with the touched rows, their values and causes. Empties the set."""
+    width = value.shape[1]
+    for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
         rows[i], time[i], arrival[i] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
         touched[row + 1, MARK] = 0
@@ -295,7 +299,6 @@ def hand_over(touched: Ints, value: Floats, unsent: Bytes) -> tuple[Ints32, Floa
         for k in range(width):
             values[i, k] = value[row, k]
     touched[0, VERTEX] = 0
-    return rows, values, time, arrival
 
 
 @compiled

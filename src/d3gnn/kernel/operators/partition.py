@@ -51,7 +51,7 @@ from d3gnn.kernel.partitioners.base import (
     REPLICA_SLOT,
     VERTEX_FIELDS,
 )
-from d3gnn.types import Array, Floats, Hashes, Ints, Ints32, Small
+from d3gnn.types import INT32, INT64, UINT64, Array, Floats, Hashes, Ints, Ints32, Small
 
 _EMPTY32 = np.zeros(0, np.int32)
 _EMPTY64 = np.zeros(0, np.int64)
@@ -327,14 +327,13 @@ class Partition:
         if n := counts[d.N_VERTEX]:
             self._vertex_blocks(blocks, first_vertex, n, lists, time, arrival)
         if n := counts[d.N_REPLICA]:
-            ends, slot, part, row = _gather_replicas(
-                first_replica, n, self.parts, lists, graph.live, vertices, replicas
-            )
-            self._send(blocks, REPLICAS, ends, (slot, part, row), graph.parts[NEXT_SLOT])
+            ends, columns = self._room(n, INT32, INT32, INT32)
+            _gather_replicas(first_replica, n, lists, graph.live, vertices, replicas, ends, *columns)
+            self._send(blocks, REPLICAS, ends, columns, graph.parts[NEXT_SLOT])
         if n := counts[d.N_SOURCE]:
-            vertex, replica = lists[d.SOURCE_VERTEX, :n], replicas[lists[d.SOURCE_REPLICA, :n]]
-            columns = (vertices[vertex, MASTER_ROW], replica[:, REPLICA_PART], replica[:, REPLICA_SLOT])
-            self._group(blocks, SOURCES, _alive_masters(vertex, graph.live, vertices), columns)
+            ends, columns = self._room(n, INT32, INT32, INT32)
+            _gather_sources(n, lists, graph.live, vertices, replicas, ends, *columns)
+            self._send(blocks, SOURCES, ends, columns)
         if n := counts[d.N_DROP]:
             vertex, event = lists[d.DROP_VERTEX, :n], lists[d.DROP_EVENT, :n]
             self._drop_blocks(blocks, vertex, event, time, arrival, first_replica)
@@ -345,11 +344,12 @@ class Partition:
                 columns, part = _both_ways(columns), _one_way_loops(part, lists[d.REMOVE_LOOP, :n] > 0)
             self._group(blocks, REMOVES, part, columns)
         if counts[d.N_ADD]:
-            ends, slot, src, dst, when, came = _gather_adds(
-                self.parts, self.schema.directed, *made, graph.live, vertices, replicas, time, arrival
-            )
-            extents = graph.parts[NEXT_EDGE] if self.schema.directed else 2 * graph.parts[NEXT_EDGE]
-            self._send(blocks, ADDS, ends, (slot, src, dst, when, came), extents)
+            directed = self.schema.directed
+            n = counts[d.N_ADD] if directed else 2 * counts[d.N_ADD]
+            ends, columns = self._room(n, INT32, INT32, INT32, INT64, INT64)
+            _gather_adds(directed, *made, graph.live, vertices, replicas, time, arrival, ends, *columns)
+            extents = graph.parts[NEXT_EDGE] if directed else 2 * graph.parts[NEXT_EDGE]
+            self._send(blocks, ADDS, ends, columns, extents)
         if n := counts[d.N_FEATURE]:
             vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
             feature = events.feature[event].astype(np.int32)
@@ -365,16 +365,17 @@ class Partition:
     ) -> None:
         graph = self._graph()
         vertices, replicas = graph.placement.vertex, graph.placement.replica
-        ends, code, row, slot, seed, when, came = _gather_vertices(
-            first, n, self.parts, lists, graph.live, vertices, replicas, graph.hashes, time, arrival
+        ends, (code, *columns) = self._room(n, INT32, INT32, INT32, UINT64, INT64, INT64)
+        _gather_vertices(
+            first, n, lists, graph.live, vertices, replicas, graph.hashes, time, arrival, ends, code, *columns
         )
         begin = 0
-        for target, end in enumerate(ends.tolist()):
+        for target, end in enumerate(ends.tolist()[:-1]):
             if end > begin:
                 key, blob = key_columns(self.ids.keys.take(code[begin:end]))
-                columns = (*(c[begin:end] for c in (row, slot, seed, when, came)), key)
+                mine = (*(column[begin:end] for column in columns), key)
                 extent = int(graph.parts[NEXT_ROW, target])
-                blocks.append(Block(VERTICES, 0, target, columns, extent, blob=blob))
+                blocks.append(Block(VERTICES, 0, target, mine, extent, blob=blob))
             begin = end
 
     def _drop_blocks(
@@ -400,14 +401,20 @@ class Partition:
         order, ends = _by_part(part, self.parts)
         self._send(blocks, kind, ends, tuple(column[order] for column in columns), extents)
 
+    def _room(self, n: int, *dtypes: np.dtype[Any]) -> tuple[Ints, tuple[Array, ...]]:
+        """For a function that gathers rows by part: where each part ends, all zero, and columns to fill."""
+        return np.zeros(self.parts + 1, INT64), tuple([np.empty(n, dtype) for dtype in dtypes])
+
     def _send(
-        self, blocks: list[Block], kind: Kind, ends: Ints, columns: tuple[Array, ...], extents: Ints | None
-    ) -> None:
+        self, blocks: list[Block], kind: Kind, ends: Ints, columns: tuple[Array, ...],
+        extents: Ints | None = None,
+    ) -> None:  # fmt: skip
         """One block for each part, of columns that are ordered by part."""
         begin = 0
-        for target, end in enumerate(ends.tolist()):
+        for target, end in enumerate(ends.tolist()[: self.parts]):
             if end > begin:
-                mine = columns if self.parts == 1 else tuple(column[begin:end] for column in columns)
+                whole = end - begin == len(columns[0])
+                mine = columns if whole else tuple(column[begin:end] for column in columns)
                 blocks.append(Block(kind, 0, target, mine, 0 if extents is None else int(extents[target])))
             begin = end
 
@@ -483,13 +490,18 @@ def _parts_of(first_vertex: int, counts: Ints, lists: Ints32, vertices: Ints32, 
         part[lists[d.ADD_EVENT, i]] = lists[d.ADD_PART, i]
 
 
+@lean
+def _alive_master(v: int, live: Ints32, vertices: Ints32) -> int:
+    """The part of a vertex's master; -1 for one that is gone by the end of the batch."""
+    return vertices[v, MASTER_PART] if live[vertices[v, CODE]] - 1 == v else -1
+
+
 @compiled
 def _alive_masters(vertex: Array, live: Ints32, vertices: Ints32) -> Ints32:
     """The part of each vertex's master; -1 for vertices that are gone by the end of the batch."""
     part = np.empty(len(vertex), np.int32)
     for i in range(len(vertex)):
-        v = vertex[i]
-        part[i] = vertices[v, MASTER_PART] if live[vertices[v, CODE]] - 1 == v else -1
+        part[i] = _alive_master(vertex[i], live, vertices)
     return part
 
 
@@ -507,23 +519,21 @@ def _is_kept(i: int, lists: Ints32, live: Ints32, vertices: Ints32) -> bool:
     return bool(alive and lists[d.ADD_RECORD, i] != -1)
 
 
-@compiled
+@lean
 def _gather_adds(
-    parts: int, directed: bool, counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32,
-    replicas: Ints32, time: Ints, arrival: Ints,
-) -> tuple[Ints, Ints32, Ints32, Ints32, Ints, Ints]:  # fmt: skip
-    """Added edges: where each part ends, then the columns; an undirected edge is two directed ones."""
-    ends = np.zeros(parts + 1, np.int64)
+    directed: bool, counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
+    time: Ints, arrival: Ints,
+    ends: Ints, slot: Ints32, src: Ints32, dst: Ints32, when: Ints, came: Ints,
+) -> None:  # fmt: skip
+    """Fill the columns with added edges, by part; an undirected edge is two directed ones.
+
+    `ends` comes in with zeros, one more than there are parts, and says where each part ends.
+    """
     for i in range(counts[d.N_ADD]):
         if _is_kept(i, lists, live, vertices):
             loop = lists[d.ADD_U, i] == lists[d.ADD_V, i]
             ends[lists[d.ADD_PART, i] + 1] += 1 if directed or loop else 2
-    for p in range(parts):
-        ends[p + 1] += ends[p]
-    n = ends[parts]
-    slot, src, dst = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
-    when, came = np.empty(n, np.int64), np.empty(n, np.int64)
-    fill = ends[:parts].copy()
+    _add_up(ends)
     for i in range(counts[d.N_ADD]):
         if not _is_kept(i, lists, live, vertices):
             continue
@@ -531,52 +541,82 @@ def _gather_adds(
         u = replicas[lists[d.ADD_U_REPLICA, i], REPLICA_SLOT]
         v = replicas[lists[d.ADD_V_REPLICA, i], REPLICA_SLOT]
         for way in range(1 if directed or u == v else 2):
-            at = fill[p]
-            fill[p] += 1
+            at = ends[p]  # where the part begins, and where it ends when all of it is there
+            ends[p] += 1
             slot[at] = lists[d.ADD_SLOT, i] if directed else 2 * lists[d.ADD_SLOT, i] + way
             src[at], dst[at] = (u, v) if way == 0 else (v, u)
             when[at], came[at] = time[event], arrival[event]
-    return ends[1:], slot, src, dst, when, came
 
 
-@compiled
+@lean
 def _gather_vertices(
-    first: int, n: int, parts: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
-    hashes: Hashes, time: Ints, arrival: Ints,
-) -> tuple[Ints, Ints32, Ints32, Ints32, Hashes, Ints, Ints]:  # fmt: skip
-    """New vertices by their master's part: where each part ends, codes, then the columns."""
-    order, ends = _by_part(_alive_masters(np.arange(first, first + n), live, vertices), parts)
-    m = len(order)
-    code, row, slot = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
-    seed, when, came = np.empty(m, np.uint64), np.empty(m, np.int64), np.empty(m, np.int64)
-    for i in range(m):
-        v, event = first + order[i], lists[d.VERTEX_EVENT, order[i]]
-        code[i], row[i] = vertices[v, CODE], vertices[v, MASTER_ROW]
-        at = vertices[v, FIRST_REPLICA] - 1
-        while replicas[at, REPLICA_PART] != vertices[v, MASTER_PART]:
-            at = replicas[at, NEXT_REPLICA] - 1
-        slot[i], seed[i] = replicas[at, REPLICA_SLOT], hashes[vertices[v, CODE]]
-        when[i], came[i] = time[event], arrival[event]
-    return ends, code, row, slot, seed, when, came
-
-
-@compiled
-def _gather_replicas(
-    first: int, n: int, parts: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32
-) -> tuple[Ints, Ints32, Ints32, Ints32]:
-    """New replicas of vertices that are there, by part: where each part ends, then the columns."""
-    part = _alive_masters(lists[d.REPLICA_VERTEX, :n], live, vertices)
+    first: int, n: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32, hashes: Hashes,
+    time: Ints, arrival: Ints,
+    ends: Ints, code: Ints32, row: Ints32, slot: Ints32, seed: Hashes, when: Ints, came: Ints,
+) -> None:  # fmt: skip
+    """Fill the columns with new vertices, by their masters' parts; `ends` as for `_gather_adds`."""
+    for v in range(first, first + n):
+        ends[_alive_master(v, live, vertices) + 1] += 1
+    _add_up(ends)
     for i in range(n):
-        if part[i] >= 0:
-            part[i] = replicas[first + i, REPLICA_PART]
-    order, ends = _by_part(part, parts)
-    m = len(order)
-    slot, master, row = np.empty(m, np.int32), np.empty(m, np.int32), np.empty(m, np.int32)
-    for i in range(m):
-        v = lists[d.REPLICA_VERTEX, order[i]]
-        slot[i] = replicas[first + order[i], REPLICA_SLOT]
-        master[i], row[i] = vertices[v, MASTER_PART], vertices[v, MASTER_ROW]
-    return ends, slot, master, row
+        v, event = first + i, lists[d.VERTEX_EVENT, i]
+        p = _alive_master(v, live, vertices)
+        if p < 0:
+            continue
+        at = ends[p]
+        ends[p] += 1
+        code[at], row[at], seed[at] = vertices[v, CODE], vertices[v, MASTER_ROW], hashes[vertices[v, CODE]]
+        when[at], came[at] = time[event], arrival[event]
+        replica = vertices[v, FIRST_REPLICA] - 1
+        while replicas[replica, REPLICA_PART] != p:
+            replica = replicas[replica, NEXT_REPLICA] - 1
+        slot[at] = replicas[replica, REPLICA_SLOT]
+
+
+@lean
+def _gather_replicas(
+    first: int, n: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
+    ends: Ints, slot: Ints32, master: Ints32, row: Ints32,
+) -> None:  # fmt: skip
+    """Fill the columns with new replicas of vertices that are there, by part; `ends` likewise."""
+    for i in range(n):
+        alive = _alive_master(lists[d.REPLICA_VERTEX, i], live, vertices) >= 0
+        ends[replicas[first + i, REPLICA_PART] + 1 if alive else 0] += 1
+    _add_up(ends)
+    for i in range(n):
+        v, p = lists[d.REPLICA_VERTEX, i], replicas[first + i, REPLICA_PART]
+        if _alive_master(v, live, vertices) >= 0:
+            at = ends[p]
+            ends[p] += 1
+            slot[at], master[at] = replicas[first + i, REPLICA_SLOT], vertices[v, MASTER_PART]
+            row[at] = vertices[v, MASTER_ROW]
+
+
+@lean
+def _gather_sources(
+    n: int, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
+    ends: Ints, row: Ints32, part: Ints32, slot: Ints32,
+) -> None:  # fmt: skip
+    """Fill the columns with replicas that are sources now, by their masters' parts; `ends` likewise."""
+    for i in range(n):
+        ends[_alive_master(lists[d.SOURCE_VERTEX, i], live, vertices) + 1] += 1
+    _add_up(ends)
+    for i in range(n):
+        v, replica = lists[d.SOURCE_VERTEX, i], lists[d.SOURCE_REPLICA, i]
+        p = _alive_master(v, live, vertices)
+        if p >= 0:
+            at = ends[p]
+            ends[p] += 1
+            row[at] = vertices[v, MASTER_ROW]
+            part[at], slot[at] = replicas[replica, REPLICA_PART], replicas[replica, REPLICA_SLOT]
+
+
+@lean
+def _add_up(ends: Ints) -> None:
+    """From how many there are of each part, after those of none, to where each part begins."""
+    ends[0] = 0
+    for p in range(1, len(ends)):
+        ends[p] += ends[p - 1]
 
 
 @compiled

@@ -29,9 +29,9 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import NEVER, touch_all, touch_rows
+from d3gnn.kernel.touched import NEVER, size, touch_all, touch_rows
 from d3gnn.nn.layer import Layer
-from d3gnn.types import Array, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, Array, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
@@ -74,7 +74,8 @@ class Vertex(Operator[m.VertexState]):
         drops, sources = joined(found[DROPS]), joined(found[SOURCES])
         if self.layer is None:
             self._take_features(state, joined(found[VERTICES]), joined(found[FEATURES]))
-            changed = m.hand_over(state.touched, state.rows.value, state.rows.unsent)
+            changed = m.room_for(size(state.touched), self.width)
+            m.hand_over(state.touched, state.rows.value, state.rows.unsent, *changed)
         else:
             self._take_values(state, found[ROOTS], found[PARTIALS])
             changed = self._renew(state, self.layer)
@@ -133,11 +134,20 @@ class Vertex(Operator[m.VertexState]):
     def _renew(self, state: m.VertexState, layer: Layer) -> m.Changed:
         """psi of every touched master; those whose value stays the same are left out."""
         rows, touched = state.rows, state.touched
-        root, aggregate = m.join_partials(touched, rows.root, *state.partials, self._divides)
-        fresh = root[:, :0]
-        if len(root):
-            fresh = layer.update(torch.from_numpy(root), torch.from_numpy(aggregate)).numpy()
-        return m.renew(fresh, rows.value, rows.unsent, touched)
+        n = size(touched)
+        changed = m.room_for(n, self.width)
+        if not n:
+            return changed
+        width = layer.message_width
+        root, aggregate = np.empty((n, layer.root_width), FLOAT32), np.empty((n, width), FLOAT32)
+        total = np.empty(width)
+        m.join_partials(touched, rows.root, *state.partials, self._divides, root, aggregate, total)
+        fresh = layer.update(torch.from_numpy(root), torch.from_numpy(aggregate)).numpy()
+        kept = m.renew(fresh, rows.value, rows.unsent, touched, *changed)
+        if kept == n:
+            return changed
+        row, value, time, arrival = changed
+        return row[:kept], value[:kept], time[:kept], arrival[:kept]
 
     def _send(
         self, state: m.VertexState, part: int, sources: Block | None, following: Layer,
