@@ -12,7 +12,7 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latest",
-        "nn", "session",
+        "metrics", "nn", "session",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from d3gnn.kernel.partitioners import HDRF, Random
     from d3gnn.pipeline import StreamingGNN
     from d3gnn.spark.frames import from_edges, latest
+    from d3gnn.spark.metrics import metrics
     from d3gnn.spark.session import session
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "events",
     "from_edges",
     "latest",
+    "metrics",
     "nn",
     "session",
 ]
@@ -35,6 +37,7 @@ _HOMES = {
     "StreamingGNN": "d3gnn.pipeline",
     "from_edges": "d3gnn.spark.frames",
     "latest": "d3gnn.spark.frames",
+    "metrics": "d3gnn.spark.metrics",
     "session": "d3gnn.spark.session",
 }
 

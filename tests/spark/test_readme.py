@@ -45,14 +45,17 @@ def test_the_lines_about_transform_and_metrics(
 ) -> None:
     names = run_block(ROOT / "docs" / "spark.md", tmp_path, "edges/", "store", "checkpoint")
     shutil.rmtree(default_arrays("pipeline", str(tmp_path / "store")))
-    metrics = names["query"].lastProgress["observedMetrics"]
-    assert set(metrics) == {"d3gnn.events", "d3gnn.partition"} | {
-        f"d3gnn.{name}" for name in ("vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2")
-    }
-    said = metrics["d3gnn.partition"]
-    assert (said.applied, said.late, said.dead, said.refreshed) == (3, 0, 0, 0)
-    assert said.replication_factor == said.replicas / said.vertices >= 1
-    assert (metrics["d3gnn.vertex-2"].rows, metrics["d3gnn.vertex-2"].tombstones) == (3, 0)
-    assert metrics["d3gnn.edge-1"].messages == 3
-    assert metrics["d3gnn.edge-1"].bytes > 0 < metrics["d3gnn.edge-1"].busy_us
-    assert "applied=3" in capsys.readouterr().out
+    progress = names["query"].lastProgress
+    said = names["d3gnn"].metrics(progress)
+    assert set(said) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
+    assert progress["observedMetrics"]["d3gnn.events"].rows == 3
+    partition, edge, last = said["partition"], said["edge-1"], said["vertex-2"]
+    assert [partition[name] for name in ("applied", "late", "dead", "refreshed")] == [3, 0, 0, 0]
+    assert partition["replication_factor"] == partition["replicas"] / 3 >= 1
+    assert (last["rows"], last["tombstones"]) == (3, 0)
+    assert (edge["messages"], edge["parcels"]) == (3, 4)
+    assert edge["bytes"] > 0 < edge["busy_us"]
+    by_part = progress["observedMetrics"]["d3gnn.edge-1"].parts
+    assert sorted(part["part"] for part in by_part) == [0, 1]
+    assert sum(part["messages"] for part in by_part) == 3
+    assert "'applied': 3" in capsys.readouterr().out

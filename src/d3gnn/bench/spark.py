@@ -19,6 +19,7 @@ from d3gnn.events import EventBatch, GraphSchema, IntKeys, Key, Keys
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.spark.event_files import EventFiles
+from d3gnn.spark.metrics import metrics
 from d3gnn.spark.runtime import Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.spark.verify import held_embeddings, stored_plan
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Batches that a pipeline of its own takes in first: Java compiles what it runs often, for a minute.
-WARM_UP_BATCHES = 30
+WARM_UP_BATCHES = 60
 
 
 class SparkRun:
@@ -44,9 +45,8 @@ class SparkRun:
         #: Sums over all batches, by operator and metric.
         self.metrics: dict[str, Counter[str]] = {}
         for batch in batches:
-            for name, row in batch["observedMetrics"].items():
-                said = {key: value for key, value in row.asDict().items() if isinstance(value, int)}
-                self.metrics.setdefault(name.removeprefix("d3gnn."), Counter()).update(said)
+            for name, said in metrics(batch).items():
+                self.metrics.setdefault(name, Counter()).update(said)
 
     def __len__(self) -> int:
         return self._runtime.partition.vertex_count

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 
 from d3gnn.cli.reports import BatchReport
+from d3gnn.spark.metrics import metrics
 from d3gnn.spark.store import Store
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ class Watch:
         return True
 
     def _report(self, progress: Any) -> BatchReport:
-        told = {name: row.asDict() for name, row in progress.observedMetrics.items()}
-        source = told.get(_INPUT, {})
-        deciding, output = _with(told, "late"), _with(told, "tombstones")
+        source = progress.observedMetrics[_INPUT].asDict() if _INPUT in progress.observedMetrics else {}
+        told = metrics(progress)
+        deciding, output = told.get("partition", {}), _with(told, "tombstones")
         milliseconds = float(progress.batchDuration)
         ended = datetime.fromisoformat(progress.timestamp).timestamp() + milliseconds / 1e3
         oldest = source.get("oldest")

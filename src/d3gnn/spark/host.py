@@ -13,26 +13,20 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, FloatType, StructType
 
+from d3gnn.spark import metrics
 from d3gnn.spark.control import control_stream
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
+from d3gnn.spark.metrics import Said
+from d3gnn.spark.parcels import Parcels
 from d3gnn.spark.rows import COMMAND, OUTPUT, output_rows, read_rows
-from d3gnn.spark.runtime import Done, Plan, Runtime
+from d3gnn.spark.runtime import Plan, Runtime
 
 Batches = Iterator[pa.RecordBatch]
 
-#: What operators say of a batch, in columns beside their parcels; zero in all rows but one.
-_PARTITION_METRICS = (
-    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
-)  # fmt: skip
-_OUTPUT_METRICS = ("busy_us", "kept", "messages", "touched", "recomputed")
-_METRICS = (*_OUTPUT_METRICS, "bytes")
-#: Vertex 0 runs in the same task as Partition, and says the same as any operator, under other names.
-_INPUT = "vertex_0_"
-_INPUT_METRICS = (*_PARTITION_METRICS, *(_INPUT + metric for metric in _METRICS))
 #: No Arrow batch that leaves a task is larger than this, unless a single parcel is.
 _YIELD = 2 * 2**20
 
@@ -56,19 +50,18 @@ def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
     """Partition and, behind it in the same task, Vertex 0: topology and the values of inputs come out."""
     # Without the observation an empty batch would have no task at all (zero partitions).
     watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
-    parcels = watched.coalesce(1).mapInArrow(_inputs_task(plan), _parcel_columns(_INPUT_METRICS))
-    # A batch that was kept, and one of an empty graph, have no vertices to speak of.
-    factor = F.try_divide(F.sum("replicas"), F.sum("vertices")).alias("replication_factor")
-    sums = [F.sum(metric).alias(metric) for metric in _PARTITION_METRICS]
-    parcels = parcels.observe("d3gnn.partition", *sums, factor)
-    return _watched("vertex-0", parcels, _INPUT)
+    columns = _parcel_columns(partition=metrics.PARTITION, said=metrics.OPERATOR)
+    parcels = watched.coalesce(1).mapInArrow(_inputs_task(plan), columns)
+    parcels = metrics.watch("partition", parcels, "partition")
+    return metrics.watch("vertex-0", parcels, "said")
 
 
 def run_operator(plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame) -> DataFrame:
     """Every part of one operator takes its parcels of a batch in."""
     task = _operator_task(plan, name, sources)
-    parcels = _exchange(plan, tasks, "target", parcels).mapInArrow(task, _parcel_columns(_METRICS))
-    return _watched(name, parcels)
+    columns = _parcel_columns(said=metrics.OPERATOR)
+    parcels = _exchange(plan, tasks, parcels).mapInArrow(task, columns)
+    return metrics.watch(name, parcels, "said")
 
 
 def run_output(
@@ -76,40 +69,28 @@ def run_output(
 ) -> DataFrame:
     """The last operator; rows for people come out. Not everybody reads all of them, unless `read_whole`."""
     task = _output_task(plan, name, sources)
-    metrics = ", ".join(f"{metric} long" for metric in _OUTPUT_METRICS)
-    schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {metrics}"))
+    said = f"said {metrics.column_type(metrics.OUTPUT)}"
+    schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {said}"))
     # Numbers that cannot be null are written without a look at each.
     schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
-    rows = _exchange(plan, tasks, "target", parcels).mapInArrow(task, schema)
-    watched = rows.observe(
-        f"d3gnn.{name}",
-        F.count(F.lit(1)).alias("rows"),
-        F.count_if("deleted").alias("tombstones"),
-        *(F.sum(column).alias(column) for column in _OUTPUT_METRICS),
-    )
-    # The last exchange: so that every operator has run, whatever is asked of the output.
-    rows = watched.drop(*_OUTPUT_METRICS)
-    if not read_whole:
-        rows = _exchange(plan, tasks, "part", rows)
+    rows = _exchange(plan, tasks, parcels).mapInArrow(task, schema)
+    rows = metrics.watch(name, rows, "said").drop("said")
+    if not read_whole:  # a last exchange, so that every operator has run, whatever is asked of the output
+        rows = rows.repartitionById(tasks, _task("part", plan, tasks))
     return rows.drop("part")
 
 
-def _parcel_columns(metrics: Sequence[str]) -> str:
-    return ", ".join(["target int, parcel binary", *(f"{name} long" for name in metrics)])
+def _parcel_columns(**said: Sequence[str]) -> str:
+    columns = [f"{name} {metrics.column_type(names)}" for name, names in said.items()]
+    return ", ".join(["target int, parcel binary", *columns])
 
 
-def _watched(name: str, parcels: DataFrame, prefix: str = "") -> DataFrame:
-    """Spark reports these sums in every batch's progress."""
-    watched = parcels.observe(
-        f"d3gnn.{name}",
-        F.count(F.lit(1)).alias("parcels"),
-        *(F.sum(prefix + metric).alias(metric) for metric in _METRICS),
-    )
-    return watched.select("target", "parcel")
+def _exchange(plan: Plan, tasks: int, parcels: DataFrame) -> DataFrame:
+    return parcels.select("target", "parcel").repartitionById(tasks, _task("target", plan, tasks))
 
 
-def _exchange(plan: Plan, tasks: int, part: str, rows: DataFrame) -> DataFrame:
-    return rows.repartitionById(tasks, F.expr(f"int({part} * {tasks} div {plan.parts})"))
+def _task(part: str, plan: Plan, tasks: int) -> Column:
+    return F.expr(f"int({part} * {tasks} div {plan.parts})")
 
 
 def _batch_and_query() -> tuple[int, str]:
@@ -134,10 +115,12 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
         for target, parcel in parcels:
             mine[target].append(_writable(pa.py_buffer(parcel)))
         for part in range(plan.parts):
-            sent, metrics = Runtime.of(plan, query).run("vertex-0", part, mine[part], sources=1)
-            said = said | {_INPUT + name: value for name, value in metrics.items()}
-            yield from _parcel_batches(Done(sent, said), _INPUT_METRICS)
-            said = {}
+            done = Runtime.of(plan, query).run("vertex-0", part, mine[part], sources=1)
+            yield from _parcel_batches(
+                done.parcels,
+                Said("partition", metrics.PARTITION, 0, said if part == 0 else None),
+                Said("said", metrics.OPERATOR, part, done.metrics),
+            )
 
     return task
 
@@ -147,7 +130,7 @@ def _operator_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], B
         _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
             done = Runtime.of(plan, query).run(name, part, parcels, sources)
-            yield from _parcel_batches(done, _METRICS)
+            yield from _parcel_batches(done.parcels, Said("said", metrics.OPERATOR, part, done.metrics))
 
     return task
 
@@ -157,7 +140,7 @@ def _output_task(plan: Plan, name: str, sources: int) -> Callable[[Batches], Bat
         _, query = _batch_and_query()
         for part, parcels in _by_target(batches):
             done = Runtime.of(plan, query).run(name, part, parcels, sources)
-            yield from output_rows(plan, part, done, _OUTPUT_METRICS)
+            yield from output_rows(plan, part, done)
 
     return task
 
@@ -181,9 +164,9 @@ def _writable(buffer: pa.Buffer) -> memoryview:
     return memoryview(owned).cast("B")
 
 
-def _parcel_batches(done: Done, metrics: Sequence[str]) -> Batches:
-    """The parcels as Arrow batches, over the bytes as they are."""
-    parcels = done.parcels.for_rows()
+def _parcel_batches(parcels: Parcels, *said: Said) -> Batches:
+    """The parcels as Arrow batches, over the bytes as they are; the first row says what is said."""
+    parcels = parcels.for_rows()
     targets, ends, data = parcels.targets, [0, *parcels.ends], pa.py_buffer(parcels.data)
     first = 0
     while first < len(targets):
@@ -197,8 +180,6 @@ def _parcel_batches(done: Done, metrics: Sequence[str]) -> Batches:
             "target": pa.array(targets[first:last], pa.int32()),
             "parcel": pa.Array.from_buffers(pa.binary(), rows, buffers),
         }
-        for name in metrics:
-            said = done.metrics.get(name, 0) if first == 0 else 0
-            columns[name] = pa.array([said] + [0] * (rows - 1), pa.int64())
+        columns |= {each.column: each.array(rows) for each in said}
         yield pa.RecordBatch.from_pydict(columns)
-        first = last
+        first, said = last, tuple(each.silent() for each in said)

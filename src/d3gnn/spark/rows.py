@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 
 from d3gnn.events import EventBatch
 from d3gnn.kernel.blocks import Kind, block_keys
+from d3gnn.spark import metrics
+from d3gnn.spark.metrics import Said
 from d3gnn.spark.outbox import read_sent
 from d3gnn.spark.parcels import Delivery
 from d3gnn.spark.runtime import Done, Plan
@@ -35,13 +37,14 @@ def read_rows(batches: Iterable[pa.RecordBatch]) -> tuple[EventBatch | None, set
     return EventBatch.from_arrow(table) if table.num_rows else None, commands
 
 
-def output_rows(plan: Plan, part: int, done: Done, metrics: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
     """What the last operator part sends, as rows for people; the first row has the metrics of the batch."""
     delivery = Delivery.of([parcel for target, parcel in done.parcels if target == part], sources=1)
-    stamp, said = delivery.stamp, dict(done.metrics)
-    for block in delivery.blocks(read_sent):
-        if block.kind != Kind.OUTPUT:
-            continue
+    blocks = [block for block in delivery.blocks(read_sent) if block.kind == Kind.OUTPUT]
+    tombstones = sum(int((block.columns[0] > 0).sum()) for block in blocks)
+    counts = {"rows": sum(map(len, blocks)), "tombstones": tombstones}
+    said = Said("said", metrics.OUTPUT, part, done.metrics | counts)
+    for block in blocks:
         deleted, time, arrival, embedding, _ = block.columns
         width, ids = embedding.shape[1], block_keys(block).to_arrow()
         for begin in range(0, len(block), _ROWS):
@@ -49,7 +52,6 @@ def output_rows(plan: Plan, part: int, done: Done, metrics: Sequence[str]) -> It
             n = end - begin
             values = pa.array(embedding[begin:end].reshape(-1))
             offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32))
-            gone = pa.array(deleted[begin:end] > 0)
             yield pa.RecordBatch.from_pydict(
                 {
                     "part": pa.array(np.full(n, part, np.int32)),
@@ -57,18 +59,13 @@ def output_rows(plan: Plan, part: int, done: Done, metrics: Sequence[str]) -> It
                     "embedding": pa.ListArray.from_arrays(offsets, values),
                     "time": pa.array(time[begin:end]),
                     "arrival": pa.array(arrival[begin:end]),
-                    "batch": pa.array(np.full(n, stamp.batch, np.int64)),
+                    "batch": pa.array(np.full(n, delivery.stamp.batch, np.int64)),
                     "model_version": pa.array(np.full(n, plan.model_version, np.int64)),
-                    "deleted": gone,
-                    **{name: _first(said.pop(name, 0), n) for name in metrics},
+                    "deleted": pa.array(deleted[begin:end] > 0),
+                    said.column: said.array(n),
                 }
             )
-
-
-def _first(number: int, rows: int) -> pa.Array:
-    column = np.zeros(rows, np.int64)
-    column[0] = number
-    return pa.array(column)
+            said = said.silent()
 
 
 def _plain(ids: pa.Array) -> pa.Array:

@@ -149,7 +149,7 @@ class Runtime:
                 self.expect_older(name, part, space, stamp)
             else:
                 if (sent := self.sent(name, part, space, stamp)) is not None:
-                    return Done(sent, {"kept": 1, "bytes": sent.nbytes})
+                    return Done(sent, {"kept": 1, "parcels": len(sent), "bytes": sent.nbytes})
                 self.expect(name, part, space, stamp)
             begun = time.perf_counter()
             before = operator.metrics.copy()
@@ -163,7 +163,7 @@ class Runtime:
             sent = self.send(name, part, space, stamp, out)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
-            metrics["bytes"] = sent.nbytes
+            metrics |= {"parcels": len(sent), "bytes": sent.nbytes}
         self.settle(name)
         return Done(sent, metrics)
 
