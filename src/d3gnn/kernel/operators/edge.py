@@ -118,14 +118,16 @@ class Edge(Operator[EdgeState]):
             )
         whole = pulls and self._pull(state)
         if self.sends_value:
-            out.extend(self._roots(state, part, block) for block in values if block.source == part)
+            for block in values:
+                if block.source == part:
+                    out.append(self._roots(state, part, block))
         metrics = self.metrics
         metrics["messages"] += messages
         metrics["touched"] += size(state.touched)
-        metrics["recomputed"] += pulls
-        metrics["full"] += whole
-        out.extend(self._partials(state, part, whole))
-        return out
+        if pulls:
+            metrics["recomputed"] += 1
+            metrics["full"] += whole
+        return out + self._partials(state, part, whole)
 
     def _remove(self, state: EdgeState, removes: Block | None, leaves: Block | None) -> Removed | None:
         if removes is None and leaves is None:

@@ -31,11 +31,24 @@ from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.touched import NEVER, size, touch_all, touch_rows
 from d3gnn.nn.layer import Layer
-from d3gnn.types import FLOAT32, Array, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, Array, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
 _FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES)]
+
+
+#: Where a layer's update finds roots and aggregates of so many rows, as arrays (with room for one sum) and
+#: as tensors over them. Those for few rows are kept: making them takes longer than such an update.
+_Desk = tuple[tuple[Floats, Floats, Doubles], tuple[torch.Tensor, torch.Tensor]]
+_SMALL = 16
+
+
+def _desk(rows: int, layer: Layer) -> _Desk:
+    root = np.empty((rows, layer.root_width), FLOAT32)
+    aggregate = np.empty((rows, layer.message_width), FLOAT32)
+    total = np.empty(layer.message_width)
+    return (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate))
 
 
 class Vertex(Operator[m.VertexState]):
@@ -57,6 +70,7 @@ class Vertex(Operator[m.VertexState]):
         self._divides = layer is not None and aggregator(layer.aggregator).divides
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
+        self._desks: dict[int, _Desk] = {}
 
     def open(self, space: Space, part: int) -> m.VertexState:
         layer = self.layer
@@ -138,11 +152,14 @@ class Vertex(Operator[m.VertexState]):
         changed = m.room_for(n, self.width)
         if not n:
             return changed
-        width = layer.message_width
-        root, aggregate = np.empty((n, layer.root_width), FLOAT32), np.empty((n, width), FLOAT32)
-        total = np.empty(width)
-        m.join_partials(touched, rows.root, *state.partials, self._divides, root, aggregate, total)
-        fresh = layer.update(torch.from_numpy(root), torch.from_numpy(aggregate)).numpy()
+        desk = self._desks.get(n)
+        if desk is None:
+            desk = _desk(n, layer)
+            if n <= _SMALL:
+                self._desks[n] = desk
+        arrays, tensors = desk
+        m.join_partials(touched, rows.root, *state.partials, self._divides, *arrays)
+        fresh = layer.update(*tensors).numpy()
         kept = m.renew(fresh, rows.value, rows.unsent, touched, *changed)
         if kept == n:
             return changed
