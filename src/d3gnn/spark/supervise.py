@@ -41,5 +41,5 @@ class Supervised:
                 self.query = self._begin()
 
     def stop(self) -> None:
-        """End the query after the batch that it is in."""
+        """End the query at once; the next start does the batch again that it is in."""
         self.query.stop()
