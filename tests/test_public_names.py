@@ -11,8 +11,8 @@ import d3gnn
 
 PUBLIC = {
     "d3gnn": [
-        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latest",
-        "metrics", "nn", "session",
+        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latency",
+        "latest", "metrics", "nn", "session",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from d3gnn.kernel.partitioners import HDRF, Random
     from d3gnn.pipeline import StreamingGNN
     from d3gnn.spark.frames import from_edges, latest
-    from d3gnn.spark.metrics import metrics
+    from d3gnn.spark.metrics import latency, metrics
     from d3gnn.spark.session import session
 
 __all__ = [
@@ -21,6 +21,7 @@ __all__ = [
     "StreamingGNN",
     "events",
     "from_edges",
+    "latency",
     "latest",
     "metrics",
     "nn",
@@ -36,6 +37,7 @@ _HOMES = {
     "Random": "d3gnn.kernel.partitioners",
     "StreamingGNN": "d3gnn.pipeline",
     "from_edges": "d3gnn.spark.frames",
+    "latency": "d3gnn.spark.metrics",
     "latest": "d3gnn.spark.frames",
     "metrics": "d3gnn.spark.metrics",
     "session": "d3gnn.spark.session",

@@ -3,6 +3,7 @@
 from d3gnn.bench.growth import GrowthResult, measure_growth
 from d3gnn.bench.partitioner import PartitionerResult, measure_partitioner
 from d3gnn.bench.result import BenchResult
+from d3gnn.bench.side_by_side import PeersResult, PeersSettings, measure_peers
 from d3gnn.bench.throughput import ThroughputResult, ThroughputSettings, measure_throughput
 from d3gnn.bench.workload import Workload, file_workload, synthetic_workload
 
@@ -10,12 +11,15 @@ __all__ = [
     "BenchResult",
     "GrowthResult",
     "PartitionerResult",
+    "PeersResult",
+    "PeersSettings",
     "ThroughputResult",
     "ThroughputSettings",
     "Workload",
     "file_workload",
     "measure_growth",
     "measure_partitioner",
+    "measure_peers",
     "measure_throughput",
     "synthetic_workload",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,12 +18,20 @@ from d3gnn.bench.throughput import ThroughputSettings, messages
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.sources import SyntheticStream
+from d3gnn.sources.synthetic import Shape, rebatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Batches that are timed at each size, and the rounds that they are spread over.
 TIMED = 40
 ROUNDS = 5
+#: Events that a pipeline on Spark takes in at a time while it grows.
+_LOAD = 250_000
+#: Vertices come with so many edges each.
+_EDGES_EACH = 10
 
 
 @dataclass(frozen=True)
@@ -29,7 +39,8 @@ class GrowthResult(BenchResult):
     """Median time of a batch by the number of edges stored before it."""
 
     bench = "growth"
-    #: One row per size: stored_edges, vertices, batch_ms_p50, messages_per_edge, operator_ms (medians).
+    #: One row per size: stored_edges, vertices, batch_ms_p50, messages_per_edge, rows_per_edge,
+    #: us_per_message, us_per_row (of the median batch), operator_ms (medians).
     sizes: list[dict[str, Any]]
     #: How many times as long a batch takes at the last size as at the first; how many times as large that is.
     ratio: float
@@ -38,37 +49,40 @@ class GrowthResult(BenchResult):
     ratio_by_round: list[float]
 
 
-@dataclass
-class _Subject:
+class _Subject(ABC):
     """An engine that is kept at one size."""
 
-    stored: int
-    engine: LocalEngine
-    batches: Iterator[EventBatch]
-    readings: list[Counter[str]] = field(default_factory=list)
+    #: Batches that are not timed at the beginning of each round.
+    settle: int
+
+    def __init__(self, stored: int, stream: SyntheticStream, settings: ThroughputSettings) -> None:
+        self.stored, self._batch = stored, settings.batch
+        self._events = stream.batches(self._batch)
+        self.readings: list[Counter[str]] = []
+
+    @abstractmethod
+    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
+        """Take in batches; for each batch_us, edges, messages, rows, and the time of each operator."""
+
+    @property
+    @abstractmethod
+    def vertices(self) -> int: ...
 
     def fill(self, begun: int, report: Report) -> int:
         """Take in edges up to the size; how many that were."""
-        done = 0
-        while done < self.stored:
-            batch = next(self.batches)
-            self.engine.apply(batch)
-            done += len(batch)
-            report(begun + done)
-        return done
+        count = -(-self.stored // self._batch)
+        self.take(self.loads(islice(self._events, count)), lambda done: report(begun + done))
+        return count * self._batch
+
+    def loads(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        """The batches as they are loaded."""
+        return batches
 
     def measure(self, batches: int) -> float:
         """Time some more batches; their median, in microseconds."""
-        for _ in range(batches):
-            batch, before = next(self.batches), self._meters()
-            begun = time.perf_counter()
-            self.engine.apply(batch)
-            spent = int((time.perf_counter() - begun) * 1e6)
-            self.readings.append(self._meters() - before + Counter(batch_us=spent, edges=len(batch)))
-        return float(np.median([reading["batch_us"] for reading in self.readings[-batches:]]))
-
-    def _meters(self) -> Counter[str]:
-        return self.engine.metrics + Counter(messages=messages(self.engine))
+        found = self.take(islice(self._events, self.settle + batches))[self.settle :]
+        self.readings += found
+        return float(np.median([reading["batch_us"] for reading in found]))
 
     def row(self) -> dict[str, Any]:
         """What was measured at this size."""
@@ -78,19 +92,99 @@ class _Subject:
             for name in sorted(total)
             if name.endswith("_us")
         }
+        batch_us, count = times["batch"] * 1e3, len(self.readings)
         return {
             "stored_edges": self.stored,
-            "vertices": len(self.engine),
+            "vertices": self.vertices,
             "batch_ms_p50": times.pop("batch"),
             "messages_per_edge": round(total["messages"] / total["edges"], 2),
+            "rows_per_edge": round(total["rows"] / total["edges"], 2),
+            "us_per_message": round(batch_us * count / max(1, total["messages"]), 4),
+            "us_per_row": round(batch_us * count / max(1, total["rows"]), 4),
             "operator_ms": times,
         }
+
+
+class _Local(_Subject):
+    settle = 1
+
+    def __init__(
+        self, stored: int, stream: SyntheticStream, settings: ThroughputSettings, model: GNN
+    ) -> None:
+        super().__init__(stored, stream, settings)
+        self._engine = LocalEngine(model, settings.parts, settings.partitioner, stream.schema)
+
+    @property
+    def vertices(self) -> int:
+        return len(self._engine)
+
+    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
+        found, done = [], 0
+        for batch in batches:
+            before = self._meters()
+            begun = time.perf_counter()
+            updates = self._engine.apply(batch)
+            spent = int((time.perf_counter() - begun) * 1e6)
+            more = Counter(batch_us=spent, edges=len(batch), rows=len(updates))
+            found.append(self._meters() - before + more)
+            done += len(batch)
+            report(done)
+        return found
+
+    def _meters(self) -> Counter[str]:
+        return self._engine.metrics + Counter(messages=messages(self._engine))
+
+
+class _OnSpark(_Subject):
+    #: A query's first batches are slower: it is planned, and what it runs is compiled.
+    settle = 4
+
+    def __init__(
+        self,
+        stored: int,
+        stream: SyntheticStream,
+        settings: ThroughputSettings,
+        model: GNN,
+        spark: SparkSession,
+        stack: ExitStack,
+    ) -> None:
+        from d3gnn.bench.spark import SparkPipeline
+
+        super().__init__(stored, stream, settings)
+        self._pipeline = stack.enter_context(
+            SparkPipeline(spark, stream.schema, model, settings.parts, settings.partitioner)
+        )
+
+    @property
+    def vertices(self) -> int:
+        from d3gnn.bench.spark import SparkRun
+
+        with closing(SparkRun(self._pipeline.plan, self._pipeline.model, [])) as run:
+            return len(run)
+
+    def loads(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
+        return rebatch(batches, _LOAD)
+
+    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
+        from d3gnn.spark.metrics import metrics
+
+        found = []
+        for progress in self._pipeline.feed(batches, report):
+            spent = progress["durationMs"]["triggerExecution"] * 1000
+            reading = Counter(batch_us=int(spent), edges=progress["numInputRows"])
+            for name, said in metrics(progress).items():
+                reading[f"{name}_us"] += said["busy_us"]
+                reading["messages"] += said.get("messages", 0)
+                reading["rows"] += said.get("rows", 0)
+            found.append(reading)
+        return found
 
 
 def measure_growth(
     stored: Sequence[int] = (100_000, 300_000, 1_000_000),
     settings: ThroughputSettings | None = None,
     *,
+    shape: Shape = "capped",
     max_degree: int = 16,
     timed: int = TIMED,
     on_edges: Report = silent,
@@ -108,36 +202,51 @@ def measure_growth(
     model = GraphSAGE([settings.width] * (settings.layers + 1), settings.aggregator, seed=settings.seed)
     rounds = min(ROUNDS, timed)
     each = -(-timed // rounds)
-    # One batch more to fill to a size that is no multiple of it; one more in each round, to warm up.
-    edges = stored[-1] + (rounds * (each + 1) + 1) * settings.batch
-    stream = SyntheticStream(edges=edges, shape="capped", max_degree=max_degree, seed=settings.seed)
-    warm_up(model, stream.schema, settings.parts, settings.partitioner)
-    subjects = [
-        _Subject(
-            size,
-            LocalEngine(model, settings.parts, settings.partitioner, stream.schema),
-            stream.batches(settings.batch),
-        )
-        for size in stored
-    ]
-    filled = 0
-    for subject in subjects:
-        filled += subject.fill(filled, on_edges)
-    ratios = []
-    for _ in range(rounds):
-        medians = []
+    with ExitStack() as stack:
+        subjects = _subjects(stored, settings, model, (rounds, each), (shape, max_degree), stack)
+        filled = 0
         for subject in subjects:
-            subject.engine.apply(next(subject.batches))
-            medians.append(subject.measure(each))
-        ratios.append(round(medians[-1] / max(1.0, medians[0]), 3))
-    sizes = [subject.row() for subject in subjects]
+            filled += subject.fill(filled, on_edges)
+        ratios = []
+        for _ in range(rounds):
+            medians = [subject.measure(each) for subject in subjects]
+            ratios.append(round(medians[-1] / max(1.0, medians[0]), 3))
+        sizes = [subject.row() for subject in subjects]
     return GrowthResult(
-        settings={**asdict(settings), "max_degree": max_degree, "timed_batches": rounds * each},
+        settings={
+            **asdict(settings),
+            "shape": shape,
+            "max_degree": max_degree,
+            "timed_batches": rounds * each,
+        },
         sizes=sizes,
         ratio=round(float(np.median(ratios)), 3),
         growth=round(stored[-1] / stored[0], 3),
         ratio_by_round=ratios,
     )
+
+
+def _subjects(
+    stored: Sequence[int], settings: ThroughputSettings, model: GNN, rounds: tuple[int, int],
+    kind: tuple[Shape, int], stack: ExitStack,
+) -> Sequence[_Subject]:  # fmt: skip
+    on_spark = settings.engine == "spark"
+    settle = _OnSpark.settle if on_spark else _Local.settle
+    # One batch more to fill to a size that is no multiple of it.
+    edges = stored[-1] + (rounds[0] * (rounds[1] + settle) + 1) * settings.batch
+    shape, max_degree = kind
+    # The stream of each size has its own number of vertices, and with it the same degrees.
+    vertices = 0 if shape == "capped" else max(2, edges // _EDGES_EACH)
+    stream = SyntheticStream(edges, vertices, settings.seed, shape, max_degree)
+    if not on_spark:
+        warm_up(model, stream.schema, settings.parts, settings.partitioner)
+        return [_Local(size, stream, settings, model) for size in stored]
+    from d3gnn.bench.spark import WARM_UP_BATCHES, SparkPipeline, bench_session
+
+    spark = stack.enter_context(bench_session())
+    with SparkPipeline(spark, stream.schema, model, settings.parts, settings.partitioner) as warm:
+        warm.feed(islice(stream.batches(settings.batch), WARM_UP_BATCHES))
+    return [_OnSpark(size, stream, settings, model, spark, stack) for size in stored]
 
 
 def check_sizes(stored: Sequence[int], timed: int) -> None:

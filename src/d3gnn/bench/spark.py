@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,19 @@ import numpy as np
 
 from d3gnn.bench.result import Report, silent
 from d3gnn.bench.workload import Workload
-from d3gnn.events import EventBatch, GraphSchema, IntKeys, Key, Keys
+from d3gnn.events import EventBatch, GraphSchema, IntKeys, Key, Keys, StringKeys, keys_of
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.spark.event_files import EventFiles
-from d3gnn.spark.metrics import metrics
+from d3gnn.spark.metrics import by_part, metrics
 from d3gnn.spark.runtime import Plan, Runtime
 from d3gnn.spark.store import Store
-from d3gnn.spark.verify import held_embeddings, stored_plan
-from d3gnn.types import Floats
+from d3gnn.spark.supervise import Supervised
+from d3gnn.spark.verify import held, stored_plan
+from d3gnn.types import Doubles, Floats
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 #: Batches that a pipeline of its own takes in first: Java compiles what it runs often, for a minute.
 WARM_UP_BATCHES = 60
@@ -39,14 +40,17 @@ class SparkRun:
         self.model, self.schema, self.parts = model, plan.schema, plan.parts
         self._plan = plan
         self._runtime = Runtime(plan, Store(plan.store).owner())
-        batches = [p for p in progress if p["numInputRows"] > 0]
-        #: Seconds of each batch that had events, from trigger to commit.
-        self.times = np.array([p["durationMs"]["triggerExecution"] for p in batches]) / 1e3
+        self.progress = progress
+        self.times = batch_seconds(progress)
         #: Sums over all batches, by operator and metric.
         self.metrics: dict[str, Counter[str]] = {}
-        for batch in batches:
+        for batch in progress:
             for name, said in metrics(batch).items():
                 self.metrics.setdefault(name, Counter()).update(said)
+
+    def close(self) -> None:
+        """Let go of the pipeline's files."""
+        self._runtime.close()
 
     def __len__(self) -> int:
         return self._runtime.partition.vertex_count
@@ -55,11 +59,10 @@ class SparkRun:
         """The ids of all vertices."""
         return self._runtime.partition.live_ids()
 
-    def embeddings(self, ids: list[Key]) -> Floats:
+    def embeddings(self, ids: Sequence[Key] | Keys) -> Floats:
         """What the pipeline holds of these vertices; NaN where it holds nothing."""
-        held = held_embeddings(self._plan, ids)
-        missing = np.full(self.model.out_width, np.nan, np.float32)
-        return np.stack([held.get(id, missing) for id in ids])
+        keys = ids if isinstance(ids, IntKeys | StringKeys) else keys_of(list(ids))
+        return held(self._runtime, keys)[0]
 
     @property
     def messages(self) -> int:
@@ -76,6 +79,17 @@ class SparkRun:
     def total(self, metric: str) -> int:
         """The sum of a metric over all operators."""
         return sum(said[metric] for said in self.metrics.values())
+
+    @property
+    def imbalance(self) -> float:
+        """Busy time of the busiest part, over the mean of all: of the operators that have parts."""
+        busy = np.zeros(self.parts)
+        for batch in self.progress:
+            for name, parts in by_part(batch).items():
+                if name != "partition":
+                    for part in parts:
+                        busy[part["part"]] += part["busy_us"]
+        return float(busy.max() / busy.mean()) if busy.any() else 1.0
 
     @property
     def busy_seconds(self) -> float:
@@ -105,70 +119,99 @@ class SparkRun:
         return used
 
 
+def batch_seconds(progress: Iterable[Any]) -> Doubles:
+    """Seconds of each batch, from trigger to commit."""
+    return np.array([p["durationMs"]["triggerExecution"] for p in progress]) / 1e3
+
+
 @contextmanager
-def run_on_spark(
-    workload: Workload, model: GNN, *, batch: int, parts: int, partitioner: str, sink: str, on_events: Report
-) -> Iterator[SparkRun]:
-    """Run a workload through a pipeline of its own, a file for each batch, when Java is warm."""
+def bench_session(progress: int = 1000) -> Iterator[SparkSession]:
+    """A session that remembers the progress of so many batches; the one that there is, if there is one."""
     from pyspark.sql import SparkSession
 
     from d3gnn.spark.session import session
 
-    folder = Path(tempfile.mkdtemp(prefix="d3gnn-bench-"))
-    batches = -(-workload.events // batch)
-    settings = {"spark.sql.streaming.numRecentProgressUpdates": batches + WARM_UP_BATCHES + 10}
     mine = SparkSession.getActiveSession() is None
+    settings = {"spark.sql.streaming.numRecentProgressUpdates": progress}
     spark = session("local[*]", "d3gnn bench", **settings)
-    left: list[str | Path] = [folder]
     try:
-        warm = _pipeline(folder / "warm", workload.schema, model, parts, partitioner)
-        plan, _ = _run(spark, warm, islice(workload.batches(batch), WARM_UP_BATCHES), sink)
-        left.append(plan.arrays)
-        gnn = _pipeline(folder / "run", workload.schema, model, parts, partitioner)
-        plan, progress = _run(spark, gnn, workload.batches(batch), sink, on_events)
-        left.append(plan.arrays)
-        yield SparkRun(plan, model, progress)
+        yield spark
     finally:
         if mine:
             spark.stop()
-        for path in left:
-            shutil.rmtree(path, ignore_errors=True)
 
 
-def _pipeline(folder: Path, schema: GraphSchema, model: GNN, parts: int, partitioner: str) -> StreamingGNN:
-    store = folder / "store"
-    return StreamingGNN(
-        model, name=folder.name, store=store, parts=parts, partitioner=partitioner, schema=schema
-    )
+class SparkPipeline:
+    """A pipeline of its own that is fed some batches, a file for each, then some more."""
 
+    def __init__(
+        self, spark: SparkSession, schema: GraphSchema, model: GNN, parts: int, partitioner: str,
+        sink: str = "noop",
+    ) -> None:  # fmt: skip
+        self.folder = Path(tempfile.mkdtemp(prefix="d3gnn-bench-"))
+        self.spark, self.model, self.sink = spark, model, sink
+        store = self.folder / "store"
+        self.gnn = StreamingGNN(
+            model, name="bench", store=store, parts=parts, partitioner=partitioner, schema=schema
+        )
+        self._files: EventFiles | None = None
 
-def _run(
-    spark: SparkSession, gnn: StreamingGNN, batches: Iterator[EventBatch], sink: str, report: Report = silent
-) -> tuple[Plan, list[Any]]:
-    assert gnn.store is not None
-    folder = Path(gnn.store).parent
-    files, largest = None, 0
-    for batch in batches:
+    def __enter__(self) -> SparkPipeline:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with suppress(FileNotFoundError):  # it was not fed yet
+            shutil.rmtree(self.plan.arrays, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @property
+    def plan(self) -> Plan:
+        return stored_plan(str(self.gnn.store))
+
+    def feed(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Any]:
+        """Run the batches through; Spark's progress of each that had events."""
+        files = self._files
+        for batch in batches:
+            if files is None:
+                ids = "bigint" if isinstance(batch.src, IntKeys) else "string"
+                files = self._files = EventFiles(self.folder / "in", ids, _columns(self.gnn.schema))
+            files.write(batch)
         if files is None:
-            ids = "bigint" if isinstance(batch.src, IntKeys) else "string"
-            files = EventFiles(folder / "in", ids, _columns(gnn.schema))
-        files.write(batch)
-        largest = max(largest, len(batch))
-    if files is None:
-        raise ValueError("the workload has no events")
-    output = None if sink == "noop" else folder / "out"
-    run = gnn.start(
-        files.read(spark),
-        output,
-        format=sink,
-        checkpoint=folder / "checkpoint",
-        trigger={"availableNow": True},
-    )
-    while not run.await_termination(1.0):
-        last = run.query.lastProgress
-        if last is not None:
-            report((last["batchId"] + 1) * largest)
-    return stored_plan(gnn.store), list(run.query.recentProgress)
+            raise ValueError("the workload has no events")
+        return self.run(files.read(self.spark), report)
+
+    def run(self, events: DataFrame, report: Report = silent) -> list[Any]:
+        """Run all that there is of a stream through; Spark's progress of each batch that had events."""
+        run = self.start(events, {"availableNow": True})
+        while not run.await_termination(1.0):
+            report(sum(p["numInputRows"] for p in run.query.recentProgress))
+        return _with_events(run.query.recentProgress)
+
+    def start(self, events: DataFrame, trigger: dict[str, Any] | None = None) -> Supervised:
+        output = None if self.sink == "noop" else self.folder / "out"
+        return self.gnn.start(
+            events, output, format=self.sink, checkpoint=self.folder / "checkpoint", trigger=trigger
+        )
+
+
+@contextmanager
+def run_on_spark(
+    workload: Workload, model: GNN, *, batch: int, parts: int, partitioner: str, sink: str, on_events: Report
+) -> Iterator[SparkRun]:
+    """Run a workload through a pipeline of its own, when Java is warm."""
+    batches = -(-workload.events // batch)
+    with bench_session(batches + WARM_UP_BATCHES + 10) as spark:
+        kind = (workload.schema, model, parts, partitioner, sink)
+        with SparkPipeline(spark, *kind) as warm:
+            warm.feed(islice(workload.batches(batch), WARM_UP_BATCHES))
+        with SparkPipeline(spark, *kind) as pipeline:
+            progress = pipeline.feed(workload.batches(batch), on_events)
+            with closing(SparkRun(pipeline.plan, model, progress)) as run:
+                yield run
+
+
+def _with_events(progress: Iterable[Any]) -> list[Any]:
+    return [p for p in progress if p["numInputRows"] > 0]
 
 
 def _columns(schema: GraphSchema) -> list[str]:

@@ -78,6 +78,8 @@ class ThroughputResult(BenchResult):
     #: Bytes that operators handed to one another.
     bytes_moved: int
     replication_factor: float
+    #: Busy time of the busiest part over the mean; None where parts take turns in one process.
+    imbalance: float | None
     #: Against recomputation from scratch; None if it was not checked.
     max_relative_error: float | None
     events: int
@@ -148,6 +150,8 @@ class Measured(Engine, Protocol):
     @property
     def replication_factor(self) -> float: ...
     @property
+    def imbalance(self) -> float | None: ...
+    @property
     def stored_edges(self) -> int: ...
     @property
     def recomputed(self) -> int: ...
@@ -180,6 +184,10 @@ class LocalRun:
     @property
     def replication_factor(self) -> float:
         return self._engine.partition.replication_factor
+
+    @property
+    def imbalance(self) -> None:
+        return None
 
     @property
     def stored_edges(self) -> int:
@@ -240,6 +248,7 @@ def _result(
         messages_per_edge=round(engine.messages / max(1, edges), 2),
         bytes_moved=engine.bytes_moved,
         replication_factor=round(engine.replication_factor, 4),
+        imbalance=None if engine.imbalance is None else round(engine.imbalance, 4),
         max_relative_error=error,
         events=events,
         vertices=vertices,

@@ -17,6 +17,7 @@ class ShapeName(StrEnum):
     communities = "communities"
     hubs = "hubs"
     capped = "capped"
+    rmat = "rmat"
 
 
 class EngineName(StrEnum):

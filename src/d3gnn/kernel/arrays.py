@@ -224,7 +224,7 @@ class MappedSpace(Space):
 
     def growth(self, nbytes: int) -> float:
         """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
-        return 1.5
+        return 1.5 if nbytes < _LARGE else 1.125
 
     def is_current(self) -> bool:
         """Whether the files that are mapped here are still those in the folder."""

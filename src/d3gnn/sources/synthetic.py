@@ -11,7 +11,7 @@ import numpy as np
 from d3gnn.events import NO_TIME, Element, EventBatch, GraphSchema, IntKeys, Op
 from d3gnn.types import Array, Bools, Doubles, Floats, Ints
 
-Shape: TypeAlias = Literal["power-law", "communities", "hubs", "capped"]
+Shape: TypeAlias = Literal["power-law", "communities", "hubs", "capped", "rmat"]
 
 #: Edges that are made at a time. Part of what a seed means: another size gives another stream.
 _CHUNK = 1 << 14
@@ -26,6 +26,9 @@ _LATENESS = 5_000_000.0
 _SOURCE_BEND, _TARGET_BEND = 1.5, 2.5
 _INSIDE = 0.9  # share of the edges of a community that stay in it
 _HUB_SHARE = 0.5
+#: Shares of the quarters of the adjacency matrix that an R-MAT edge falls into, again and again: both ends in
+#: the older half, only the source, only the destination, neither.
+_RMAT_QUARTERS = (0.57, 0.19, 0.19, 0.05)
 _MOVES = 0.05  # share of the feature updates that look like another community
 _NOISE = 0.3
 _SHARES = ("deletes", "vertex_deletes", "feature_updates", "bursts", "bad", "late")
@@ -41,8 +44,9 @@ class SyntheticStream:
     shape:
         `power-law`: old vertices take part in more edges. `communities`: so too, and most edges stay in one
         of `communities` groups, whose features are alike. `hubs`: a few vertices (`hubs`) take part in half
-        of all edges. `capped`: no vertex has more than `max_degree` edges in, or out; how many it has does
-        not depend on the length of the stream.
+        of all edges. `rmat`: a recursive matrix (0.57, 0.19, 0.19, 0.05), whose hubs lead to one another.
+        `capped`: no vertex has more than `max_degree` edges in, or out; how many it has does not depend on
+        the length of the stream.
     deletes, vertex_deletes, feature_updates, bad:
         So many more events of these kinds, as a share of the edges. A delete takes away an edge that was
         created before it. Bad events are of all kinds that a row can be bad in.
@@ -223,7 +227,9 @@ class _Maker:
         if self.stream.shape == "capped":
             return self._capped_ends(known, brings)
         n = len(known)
-        if self.stream.shape == "hubs":
+        if self.stream.shape == "rmat":
+            src, dst = self._rmat_ends(known)
+        elif self.stream.shape == "hubs":
             src, dst = self._pick(known), self._pick(known)
             hub = np.minimum((self.rng.random(n) * self.stream.hubs).astype(np.int64), known - 1)
             where = self.rng.random(n)
@@ -240,6 +246,17 @@ class _Maker:
             stays = (self.rng.random(n) < _INSIDE) & (inside >= 0) & (inside < known)
             dst = np.where(stays, inside, dst)
         return src, np.where(dst == src, (src + 1) % known, dst)
+
+    def _rmat_ends(self, known: Ints) -> tuple[Ints, Ints]:
+        """Halve the range of both ends until a vertex is left: which half, the two decide together."""
+        levels = int(self.stream.vertices - 1).bit_length()
+        both, source, target, _ = np.cumsum(_RMAT_QUARTERS)
+        src, dst = np.zeros(len(known)), np.zeros(len(known))
+        for level in range(1, levels + 1):
+            quarter = self.rng.random(len(known))
+            src += (quarter >= source) * 0.5**level
+            dst += (((quarter >= both) & (quarter < source)) | (quarter >= target)) * 0.5**level
+        return (known * src).astype(np.int64), (known * dst).astype(np.int64)
 
     def _capped_ends(self, known: Ints, brings: Bools) -> tuple[Ints, Ints]:
         """Draw again until no vertex has too many; half of the room is free, so that does not take long."""

@@ -8,21 +8,30 @@ shorter to read, but Spark generates and compiles code for them in every task of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+
+from d3gnn.types import Doubles, Ints
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["metrics"]
+__all__ = ["latency", "metrics"]
 
 #: What each kind of operator says. `part` comes first.
 PARTITION = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
 )  # fmt: skip
 OPERATOR = ("busy_us", "kept", "parcels", "bytes", "messages", "touched", "recomputed")
-OUTPUT = ("busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed")
+OUTPUT = ("busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed", "arrivals")
+#: The one that is a list: quantiles of the arrivals behind the rows of a part, from the oldest on.
+ARRIVALS = "arrivals"
+_QUANTILES = 21
+#: Beyond so many rows, every nth of them says how the others are.
+_SAMPLE = 10_000
 
 _PREFIX = "d3gnn."
 
@@ -33,18 +42,79 @@ def metrics(progress: Any) -> dict[str, dict[str, Any]]:
     Their names are `partition`, `vertex-0`, `edge-1`, `vertex-1` and so on.
     """
     totals: dict[str, dict[str, Any]] = {}
-    for name, row in progress["observedMetrics"].items():
-        said = row.asDict()
-        if name.startswith(_PREFIX) and "parts" in said:
-            total = totals[name.removeprefix(_PREFIX)] = dict[str, Any]()
-            for part in said["parts"]:
-                for metric, value in part.items():
-                    if metric != "part":
-                        total[metric] = total.get(metric, 0) + value
+    for name, parts in by_part(progress).items():
+        total = totals[name] = dict[str, Any]()
+        for part in parts:
+            for metric, value in part.items():
+                if metric not in ("part", ARRIVALS):
+                    total[metric] = total.get(metric, 0) + value
     partition = totals.get("partition", {})
     if partition.get("vertices"):  # a batch that was kept, and an empty graph, have none to speak of
         partition["replication_factor"] = partition["replicas"] / partition["vertices"]
     return totals
+
+
+def by_part(progress: Any) -> dict[str, list[Any]]:
+    """What each part of each operator says of a batch."""
+    found = {}
+    for name, row in progress["observedMetrics"].items():
+        said = row.asDict()
+        if name.startswith(_PREFIX) and "parts" in said:
+            found[name.removeprefix(_PREFIX)] = said["parts"]
+    return found
+
+
+def latency(progress: Any) -> dict[str, float]:
+    """How long it took, in milliseconds, from the oldest event behind an output to the end of its batch.
+
+    p50, p95, p99 and max over the rows of the batch; empty if it has none. Events come with the time of their
+    arrival, or their arrival is the time at which Partition saw them.
+    """
+    ages, weight = output_ages(progress)
+    if not len(ages):
+        return {}
+    found = weighted_percentiles(ages, weight, (50, 95, 99))
+    return {"p50": found[0], "p95": found[1], "p99": found[2], "max": float(ages.max())}
+
+
+def output_ages(progress: Any) -> tuple[Doubles, Doubles]:
+    """Milliseconds from the oldest event behind outputs to the end of their batch; how many rows each is for.
+
+    They are quantiles within each part. The first of them, the oldest of all, is exact.
+    """
+    begun = datetime.fromisoformat(progress["timestamp"]).timestamp() * 1e3
+    ended = begun + progress["durationMs"]["triggerExecution"]
+    ages, weights = [np.zeros(0)], [np.zeros(0)]
+    for parts in by_part(progress).values():
+        for part in parts:
+            if arrivals := part.get(ARRIVALS):
+                ages.append(ended - np.array(arrivals, np.float64) / 1e3)
+                weights.append(np.full(len(arrivals), part["rows"] / len(arrivals)))
+    return np.concatenate(ages), np.concatenate(weights)
+
+
+def weighted_percentiles(values: Doubles, weights: Doubles, percents: Sequence[float]) -> list[float]:
+    """The values that so many percent of the weight lie at or below.
+
+    >>> weighted_percentiles(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 8.0]), (5, 50, 95))
+    [1.0, 2.0, 3.0]
+    """
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order])
+    at = np.searchsorted(reached, np.array(percents) / 100 * reached[-1])
+    return [float(value) for value in values[order][np.minimum(at, len(values) - 1)]]
+
+
+def arrival_quantiles(arrivals: Sequence[Ints]) -> list[int]:
+    """Evenly spaced quantiles of all of these, the oldest first; empty if there are none."""
+    rows = sum(map(len, arrivals))
+    if not rows:
+        return []
+    step = 1 + rows // _SAMPLE
+    sample = np.sort(np.concatenate([some[::step] for some in arrivals]))
+    places = np.linspace(0, len(sample) - 1, min(_QUANTILES, len(sample))).round().astype(np.int64)
+    oldest = min(int(some.min()) for some in arrivals if len(some))
+    return [oldest, *sample[places[1:]].tolist()]
 
 
 class Said(NamedTuple):
@@ -54,14 +124,15 @@ class Said(NamedTuple):
     names: Sequence[str]
     part: int
     #: Nothing, where another row says it.
-    metrics: Mapping[str, int] | None
+    metrics: Mapping[str, Any] | None
 
     def array(self, rows: int) -> pa.Array:
         """The column for so many rows, of which the first says it."""
-        whole = pa.struct([(name, pa.int64()) for name in ("part", *self.names)])
+        kinds = {ARRIVALS: pa.list_(pa.int64())}
+        whole = pa.struct([(name, kinds.get(name, pa.int64())) for name in ("part", *self.names)])
         first = None
         if self.metrics is not None:
-            first = {"part": self.part} | {name: int(self.metrics.get(name, 0)) for name in self.names}
+            first = {"part": self.part} | {name: self.metrics.get(name, 0) for name in self.names}
         return pa.array([first] + [None] * (rows - 1), whole)
 
     def silent(self) -> Said:
@@ -71,7 +142,9 @@ class Said(NamedTuple):
 
 def column_type(names: Sequence[str]) -> str:
     """The Spark type of such a column."""
-    return f"struct<{', '.join(f'{name}: long' for name in ('part', *names))}>"
+    kinds = {ARRIVALS: "array<long>"}
+    fields = (f"{name}: {kinds.get(name, 'long')}" for name in ("part", *names))
+    return f"struct<{', '.join(fields)}>"
 
 
 def watch(operator: str, frame: DataFrame, said: str) -> DataFrame:

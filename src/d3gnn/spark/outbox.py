@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from d3gnn.kernel.arrays import StateLost, no_room_for
@@ -22,6 +23,9 @@ _MAGIC = b"d3sent01"
 _ALIGN = 64
 #: A file that is so many times larger than what it holds gives room back.
 _WASTE = 4
+#: Of two files larger than this, the older goes when the younger is written: memory is dearer than the time
+#: to have it back, some 0.2 ms for each MB.
+_LARGE = 128 * 2**20
 
 
 class Outbox:
@@ -37,6 +41,7 @@ class Outbox:
             table = struct.Struct(f"<{2 * len(to)}q")
             first = _aligned(_HEAD.size + table.size)
             path = self._path(stamp)
+            self._make_room(self._path(stamp._replace(batch=stamp.batch + 1)))
             view = self._map(path, first + ends[-1])
             # Nobody takes this for whole before the version of the arrays says so.
             _HEAD.pack_into(view, 0, _MAGIC, stamp.epoch, stamp.batch, len(to), first)
@@ -63,6 +68,12 @@ class Outbox:
 
     def _path(self, stamp: Stamp) -> Path:
         return self._folder / f"sent-{stamp.epoch}-{stamp.batch % 2}"
+
+    def _make_room(self, other: Path) -> None:
+        """Delete the file of the batch before, if it is large; whoever still reads it may go on."""
+        with suppress(FileNotFoundError):
+            if other.stat().st_size > _LARGE:
+                other.unlink()
 
     def _map(self, path: Path, size: int) -> memoryview:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)

@@ -42,7 +42,11 @@ def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
     delivery = Delivery.of([parcel for target, parcel in done.parcels if target == part], sources=1)
     blocks = [block for block in delivery.blocks(read_sent) if block.kind == Kind.OUTPUT]
     tombstones = sum(int((block.columns[0] > 0).sum()) for block in blocks)
-    counts = {"rows": sum(map(len, blocks)), "tombstones": tombstones}
+    counts = {
+        "rows": sum(map(len, blocks)),
+        "tombstones": tombstones,
+        metrics.ARRIVALS: metrics.arrival_quantiles([block.columns[2] for block in blocks]),
+    }
     said = Said("said", metrics.OUTPUT, part, done.metrics | counts)
     for block in blocks:
         deleted, time, arrival, embedding, _ = block.columns

@@ -65,7 +65,7 @@ def verify(plan: Plan) -> Verdict:
     src, dst = oracle.edge_index()
     with closing(Runtime(plan, store.owner())) as runtime:
         expected = forward(runtime.model, oracle.inputs(), src, dst)
-        got, there = _held(runtime, keys_of(oracle.vertices))
+        got, there = held(runtime, keys_of(oracle.vertices))
     error = relative_error(got[there], expected[there]) if there.any() else 0.0
     return Verdict(batch, len(expected), len(src), error, int((~there).sum()))
 
@@ -73,11 +73,11 @@ def verify(plan: Plan) -> Verdict:
 def held_embeddings(plan: Plan, ids: Sequence[Key]) -> dict[Key, Floats]:
     """The embeddings that a pipeline, which must be idle, holds of those of these vertices that it has."""
     with closing(Runtime(plan, Store(plan.store).owner())) as runtime:
-        got, there = _held(runtime, keys_of(list(ids)))
+        got, there = held(runtime, keys_of(list(ids)))
     return {id: got[i] for i, id in enumerate(ids) if there[i]}
 
 
-def _held(runtime: Runtime, ids: Keys) -> tuple[Floats, Bools]:
+def held(runtime: Runtime, ids: Keys) -> tuple[Floats, Bools]:
     """Embeddings by vertex, and which vertices there are."""
     plan = runtime.plan
     part, row = runtime.partition.locate(ids)

@@ -1,11 +1,13 @@
-"""`d3gnn bench`: measure speed, growth and partitioning."""
+"""`d3gnn bench`: measure, and compare with what one would take instead."""
 
 from __future__ import annotations
 
 import typer
 
 from d3gnn.cli.bench.growth import growth
+from d3gnn.cli.bench.latency import latency
 from d3gnn.cli.bench.partitioner import partitioner
+from d3gnn.cli.bench.peers import peers
 from d3gnn.cli.bench.throughput import throughput
 
 __all__ = ["app"]
@@ -17,5 +19,7 @@ app = typer.Typer(
     help="Measure: each prints a table, or with --json one JSON object on standard output.",
 )
 app.command()(throughput)
+app.command()(peers)
+app.command()(latency)
 app.command()(growth)
 app.command()(partitioner)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from d3gnn.cli.bench.show import show
+from d3gnn.cli.bench.stream import (
+    Deletes,
+    EdgeFile,
+    FeatureUpdates,
+    Limit,
+    Mode,
+    Shape,
+    Synthetic,
+    Undirected,
+    Vertices,
+    stream_of,
+)
 from d3gnn.cli.console import print_json, steps, user_mistakes
 from d3gnn.cli.options import (
     Aggregator,
     AggregatorName,
     Batch,
-    EdgesMode,
     EngineName,
     Json,
     Layers,
@@ -28,17 +38,12 @@ from d3gnn.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from d3gnn.bench import ThroughputResult, Workload
+    from d3gnn.bench import ThroughputResult
 
 
 def throughput(
-    edges: Annotated[
-        Path | None,
-        typer.Option(help="Edge list (text or Parquet, gzipped or not) or event file.", metavar="FILE"),
-    ] = None,
-    synthetic: Annotated[
-        int | None, typer.Option(help="Or so many edges of a synthetic stream.", metavar="EDGES")
-    ] = None,
+    edges: EdgeFile = None,
+    synthetic: Synthetic = None,
     batch: Batch = 2000,
     parts: Parts = 1,
     engine: Annotated[EngineName, typer.Option(help="What runs the stream.")] = EngineName.local,
@@ -49,19 +54,13 @@ def throughput(
     layers: Layers = 2,
     width: Width = 64,
     aggregator: Aggregator = AggregatorName.mean,
-    limit: Annotated[int | None, typer.Option(help="Stop after so many events.", metavar="N")] = None,
-    edges_mode: Annotated[
-        EdgesMode | None,
-        typer.Option(
-            help="What makes two edges the same. Without it: simple if the file deletes some, else multi.",
-            show_default=False,
-        ),
-    ] = None,
-    undirected: Annotated[bool, typer.Option("--undirected", help="Messages go both ways.")] = False,
-    shape: Annotated[ShapeName, typer.Option(help="Shape of the synthetic stream.")] = ShapeName.power_law,
-    deletes: Annotated[
-        float, typer.Option(help="Deletes in the synthetic stream, as a share of its edges.", metavar="0..1")
-    ] = 0.0,
+    limit: Limit = None,
+    edges_mode: Mode = None,
+    undirected: Undirected = False,
+    shape: Shape = ShapeName.power_law,
+    vertices: Vertices = 0,
+    deletes: Deletes = 0.0,
+    feature_updates: FeatureUpdates = 0.0,
     threads: Threads = 1,
     seed: Seed = 0,
     check: Annotated[bool, typer.Option(help="Compare the end with recomputation from scratch.")] = True,
@@ -84,10 +83,7 @@ def throughput(
       d3gnn bench throughput --edges edges.csv.gz --engine spark --parts 2 --batch 20000
     """
     with user_mistakes():
-        if (edges is None) == (synthetic is None):
-            raise ValueError("give either --edges FILE or --synthetic EDGES")
-        from d3gnn.bench import ThroughputSettings, file_workload, measure_throughput, synthetic_workload
-        from d3gnn.sources import SyntheticStream
+        from d3gnn.bench import ThroughputSettings, measure_throughput
 
         settings = ThroughputSettings(
             batch,
@@ -101,17 +97,19 @@ def throughput(
             seed,
             sink.value,
         )
-        workload: Workload
-        if edges is not None:
-            workload = file_workload(edges, edges_mode.value if edges_mode else None, undirected, limit)
-        else:
-            assert synthetic is not None
-            workload = synthetic_workload(
-                SyntheticStream(
-                    synthetic, seed=seed, shape=shape.value, deletes=deletes, undirected=undirected
-                ),
-                edges_mode.value if edges_mode else None,
-            ).limited(limit)
+        workload = stream_of(
+            edges,
+            synthetic,
+            shape=shape,
+            vertices=vertices,
+            deletes=deletes,
+            feature_updates=feature_updates,
+            width=width,
+            limit=limit,
+            edges_mode=edges_mode,
+            undirected=undirected,
+            seed=seed,
+        )
     with steps() as bars:
         result = measure_throughput(
             workload,

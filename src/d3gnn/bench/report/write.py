@@ -1,0 +1,68 @@
+"""Results in, a folder with a report out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from d3gnn.bench.report.fields import Result
+from d3gnn.bench.report.growth import growth
+from d3gnn.bench.report.latency import latency
+from d3gnn.bench.report.losses import losses
+from d3gnn.bench.report.markdown import to_markdown
+from d3gnn.bench.report.opening import opening
+from d3gnn.bench.report.other import other
+from d3gnn.bench.report.partitioner import partitioner
+from d3gnn.bench.report.peers import peers
+from d3gnn.bench.report.section import Section
+from d3gnn.bench.report.stages import stages
+from d3gnn.bench.report.throughput import throughput
+from d3gnn.bench.report.webpage import to_html
+
+TITLE = "d3gnn benchmarks"
+_PLOTS = "plots"
+#: Kinds of results that have a section of their own, in the order of the report.
+_KINDS: dict[str, Callable[[Sequence[Result]], list[Section]]] = {
+    "throughput": throughput,
+    "growth": growth,
+    "latency": latency,
+    "stages": stages,
+    "partitioner": partitioner,
+}
+
+
+def write_report(results: Sequence[Mapping[str, Any]], folder: Path) -> Path:
+    """Write report.md, report.html, plots/*.svg and results.json; the path of report.html."""
+    if not results:
+        raise ValueError(
+            "results: there are none to report; keep what `d3gnn bench throughput --json` prints, "
+            "or another benchmark, and give at least one of those"
+        )
+    sections = _sections(results)
+    plots = folder / _PLOTS
+    plots.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for picture in section.pictures:
+            (plots / f"{picture.name}.svg").write_text(picture.svg, encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(list(results), indent=2) + "\n", encoding="utf-8")
+    (folder / "report.md").write_text(to_markdown(TITLE, sections, _PLOTS), encoding="utf-8")
+    page = folder / "report.html"
+    page.write_text(to_html(TITLE, sections), encoding="utf-8")
+    return page
+
+
+def _sections(results: Sequence[Result]) -> list[Section]:
+    """The whole report, once, for whatever writes it."""
+    compared = [result for result in results if result.get("bench") == "peers"]
+    alone = [result for result in results if result.get("bench") != "peers"]
+    sections = opening(results)
+    if compared:
+        sections += peers(compared)
+    sections += losses(compared, alone)
+    for kind, section in _KINDS.items():
+        found = [result for result in alone if result.get("bench") == kind]
+        if found:
+            sections += section(found)
+    return sections + other([result for result in alone if result.get("bench") not in _KINDS])

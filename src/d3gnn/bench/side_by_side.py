@@ -1,0 +1,330 @@
+"""The same batches through d3gnn and through what one would take instead, one system after the other."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from d3gnn.bench.live_graph import LiveGraph
+from d3gnn.bench.peers import PEERS, make_peer
+from d3gnn.bench.result import BenchResult
+from d3gnn.bench.throughput import messages
+from d3gnn.bench.warm_up import warm_up
+from d3gnn.bench.workload import Workload
+from d3gnn.events import Element, EventBatch, Keys
+from d3gnn.kernel.local import LocalEngine
+from d3gnn.kernel.reference import forward, relative_error
+from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.types import Doubles, Floats
+
+OURS = ("local", "spark")
+SYSTEMS = (*PEERS, *OURS)
+#: Events that are loaded at once before the clock starts.
+LOAD = 250_000
+#: A system that recomputes everything takes the same time for each batch: so many are timed.
+_FULL_TIMED = 5
+#: At least so much of the stream is loaded before the first timed batch.
+_LOADED_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class PeersSettings:
+    """What runs the stream: a GraphSAGE model of `layers` layers, all `width` wide; checked when made."""
+
+    batch: int = 2000
+    #: Batches that are timed; 0 chooses by the size of the batch.
+    timed: int = 0
+    systems: tuple[str, ...] = SYSTEMS
+    threads: int = 2
+    #: Parts of the pipeline on Spark; the local engine has one.
+    parts: int = 2
+    partitioner: str = "hdrf"
+    layers: int = 2
+    width: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "threads", "parts", "layers", "width"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        if self.timed < 0:
+            raise ValueError(f"timed={self.timed}: a number of batches, or 0 to choose one")
+        unknown = [name for name in self.systems if name not in SYSTEMS]
+        if unknown or not self.systems:
+            raise ValueError(f"systems={','.join(unknown)!r}: choose some of {', '.join(SYSTEMS)}")
+
+
+@dataclass(frozen=True)
+class PeersResult(BenchResult):
+    """Every system has the same graph before, takes in the same batches, with the same weights and threads.
+
+    The bookkeeping that turns ids into rows of a matrix is not counted for the peers; for d3gnn it is.
+    """
+
+    bench = "peers"
+    batch: int
+    timed_batches: int
+    #: Edges and vertices that there were before the first timed batch.
+    stored_edges: int
+    vertices: int
+    threads: int
+    parts: int
+    #: Messages that d3gnn sends along edges in all layers, per edge created or deleted.
+    messages_per_edge: float | None
+    #: By system: seconds_per_batch, edges_per_second, max_relative_error, and the batches that were timed.
+    systems: dict[str, dict[str, float]]
+    #: How many times as fast as each peer d3gnn is: `local_over` and `spark_over`, by peer.
+    speedup: dict[str, dict[str, float]]
+
+
+class Block(NamedTuple):
+    """Batches of one size that are timed."""
+
+    batch: int
+    batches: int
+
+
+class Timed(NamedTuple):
+    """What a system did in a block."""
+
+    #: Of each timed batch.
+    seconds: Doubles
+    edges: int
+    embeddings: Floats
+    messages: int | None = None
+
+
+def measure_peers(
+    workload: Workload,
+    settings: PeersSettings | None = None,
+    *,
+    batches: Sequence[int] = (),
+    around: Callable[[str], AbstractContextManager[None]] = lambda name: nullcontext(),
+) -> list[PeersResult]:
+    """Measure all systems, at the settings' batch size or at each of `batches`; a result for each size.
+
+    `around` makes what surrounds each step, by its name: to show what is being done.
+    """
+    settings = settings or PeersSettings()
+    torch.set_num_threads(settings.threads)
+    blocks = _blocks(workload, batches or (settings.batch,), settings.timed)
+    stored = workload.events - sum(block.batch * block.batches for block in blocks)
+    model = GraphSAGE(
+        [workload.schema.width or settings.width] + [settings.width] * settings.layers, seed=settings.seed
+    )
+    stream = _Stream(workload, stored, blocks)
+    with around("the graph"):
+        graph = LiveGraph(workload.schema.for_model(model.in_width))
+        for batch in stream.load():
+            graph.apply(batch)
+        vertices, edges = len(graph), graph.edge_count
+        keys, expected = _expected(model, copy.deepcopy(graph), stream)
+    found: dict[str, list[Timed]] = {}
+    for name in settings.systems:
+        with around(name):
+            if name == "spark":
+                found[name] = _on_spark(model, stream, keys, settings)
+            elif name == "local":
+                found[name] = _locally(model, stream, keys)
+            else:
+                found[name] = _peer(name, model, copy.deepcopy(graph), stream)
+            gc.collect()
+    results = []
+    for i, block in enumerate(blocks):
+        mine = {name: timed[i] for name, timed in found.items()}
+        results.append(_result(workload, model, settings, block, (edges, vertices), mine, expected[i]))
+    return results
+
+
+# ------------------------------------------------------------------ the stream, cut into blocks
+
+
+def _blocks(workload: Workload, batches: Sequence[int], timed: int) -> list[Block]:
+    """How many batches of each size are timed, at the end of the stream."""
+    room = int(workload.events * (1 - _LOADED_SHARE)) // len(batches)
+    blocks = []
+    for batch in batches:
+        most = room // batch
+        if most < 1:
+            raise ValueError(
+                f"batch={batch}: half of the stream's {workload.events:,} events are loaded before the clock "
+                "starts, and the rest has no such batch; take a longer stream or a smaller batch"
+            )
+        blocks.append(Block(batch, min(most, timed or min(200, max(10, 20_000 // batch)))))
+    return blocks
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """A workload in batches of several sizes: first what is loaded, then the blocks."""
+
+    workload: Workload
+    stored: int
+    blocks: list[Block]
+
+    def load(self) -> Iterator[EventBatch]:
+        """What comes before the clock starts."""
+        whole, rest = divmod(self.stored, LOAD)
+        return islice(self._cut([LOAD] * whole + [rest] * (rest > 0)), whole + (rest > 0))
+
+    def timed(self) -> Iterator[list[EventBatch]]:
+        """The batches of each block."""
+        whole, rest = divmod(self.stored, LOAD)
+        loads = [LOAD] * whole + [rest] * (rest > 0)
+        sizes = [block.batch for block in self.blocks for _ in range(block.batches)]
+        batches = islice(self._cut(loads + sizes), len(loads), None)
+        for block in self.blocks:
+            yield list(islice(batches, block.batches))
+
+    def first(self, batches: int) -> Iterator[EventBatch]:
+        """The stream's beginning, in batches of the first block's size."""
+        return islice(self.workload.batches(self.blocks[0].batch), batches)
+
+    def _cut(self, sizes: Iterable[int]) -> Iterator[EventBatch]:
+        """The events in batches of these sizes."""
+        pieces = self.workload.batches(1 << 16)
+        held: list[EventBatch] = []
+        have = 0
+        for size in sizes:
+            while have < size:
+                held.append(next(pieces))
+                have += len(held[-1])
+            whole = EventBatch.concat(held) if len(held) > 1 else held[0]
+            yield whole.between(0, size)
+            have -= size
+            held = [whole.between(size, len(whole))] if have else []
+
+
+def _edges(batches: Iterable[EventBatch]) -> int:
+    return sum(int(np.count_nonzero(batch.element == Element.EDGE)) for batch in batches)
+
+
+def _expected(model: GNN, graph: LiveGraph, stream: _Stream) -> tuple[list[Keys], list[Floats]]:
+    """After each block: all vertices, and their embeddings by a static forward pass."""
+    keys, expected = [], []
+    for batches in stream.timed():
+        for batch in batches:
+            graph.apply(batch)
+        keys.append(graph.keys())
+        expected.append(forward(model, graph.inputs, graph.src, graph.dst))
+    return keys, expected
+
+
+# ------------------------------------------------------------------ the systems
+
+
+def _peer(name: str, model: GNN, graph: LiveGraph, stream: _Stream) -> list[Timed]:
+    peer = make_peer(name, model, graph)
+    peer.load()
+    found = []
+    for batches in stream.timed():
+        # The last is among them, so that the embeddings are those of the block's end.
+        counted = set(range(len(batches)))
+        if peer.recomputes_all:
+            counted = set(
+                np.linspace(len(batches) - 1, 0, min(len(batches), _FULL_TIMED)).astype(int).tolist()
+            )
+        seconds, edges = [], 0
+        for i, batch in enumerate(batches):
+            change = graph.apply(batch)
+            if i in counted:
+                begun = time.perf_counter()
+                peer.apply(change)
+                seconds.append(time.perf_counter() - begun)
+                edges += _edges([batch])
+        found.append(Timed(np.array(seconds), edges, peer.embeddings()))
+    return found
+
+
+def _locally(model: GNN, stream: _Stream, keys: list[Keys]) -> list[Timed]:
+    workload = stream.workload
+    warm_up(model, workload.schema, 1, "hdrf", stream.first(3))
+    engine = LocalEngine(model, 1, "hdrf", workload.schema)
+    for batch in stream.load():
+        engine.apply(batch)
+    gc.collect()
+    found = []
+    for batches, ids in zip(stream.timed(), keys, strict=True):
+        seconds, before = [], messages(engine)
+        for batch in batches:
+            begun = time.perf_counter()
+            engine.apply(batch)
+            seconds.append(time.perf_counter() - begun)
+        sent = messages(engine) - before
+        found.append(Timed(np.array(seconds), _edges(batches), engine.embeddings(ids), sent))
+    return found
+
+
+def _on_spark(model: GNN, stream: _Stream, keys: list[Keys], settings: PeersSettings) -> list[Timed]:
+    from d3gnn.bench.spark import WARM_UP_BATCHES, SparkPipeline, SparkRun, bench_session
+
+    kind = (stream.workload.schema, model, settings.parts, settings.partitioner)
+    found = []
+    with bench_session() as spark:
+        with SparkPipeline(spark, *kind) as warm:
+            warm.feed(stream.first(WARM_UP_BATCHES))
+        with SparkPipeline(spark, *kind) as pipeline:
+            # What is loaded goes in with the first block, in one query: no timed batch is its first.
+            before: Iterable[EventBatch] = stream.load()
+            for batches, ids in zip(stream.timed(), keys, strict=True):
+                progress = pipeline.feed(chain(before, batches))[-len(batches) :]
+                with closing(SparkRun(pipeline.plan, model, progress)) as run:
+                    found.append(Timed(run.times, _edges(batches), run.embeddings(ids), run.messages))
+                before = []
+    return found
+
+
+# ------------------------------------------------------------------ what came of it
+
+
+def _result(
+    workload: Workload, model: GNN, settings: PeersSettings, block: Block, stored: tuple[int, int],
+    found: dict[str, Timed], expected: Floats,
+) -> PeersResult:  # fmt: skip
+    systems = {
+        name: {
+            "seconds_per_batch": float(f"{timed.seconds.mean():.6g}"),
+            "edges_per_second": round(timed.edges / timed.seconds.sum(), 2),
+            "max_relative_error": relative_error(timed.embeddings, expected),
+            "batches": len(timed.seconds),
+        }
+        for name, timed in found.items()
+    }
+    sent = next((timed.messages for timed in found.values() if timed.messages is not None), None)
+    changed = next((found[name].edges for name in OURS if name in found), 0)
+    return PeersResult(
+        settings={
+            "workload": workload.name,
+            "edges": workload.schema.edges,
+            "directed": workload.schema.directed,
+            "model": repr(model),
+            **asdict(settings),
+            "batch": block.batch,
+        },
+        batch=block.batch,
+        timed_batches=block.batches,
+        stored_edges=stored[0],
+        vertices=stored[1],
+        threads=settings.threads,
+        parts=settings.parts,
+        messages_per_edge=None if sent is None else round(sent / max(1, changed), 2),
+        systems=systems,
+        speedup={
+            f"{ours}_over": {
+                peer: float(f"{systems[peer]['seconds_per_batch'] / systems[ours]['seconds_per_batch']:.4g}")
+                for peer in systems
+                if peer not in OURS
+            }
+            for ours in OURS
+            if ours in systems
+        },
+    )
