@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 import d3gnn
-from d3gnn.kernel.arrays import MappedSpace, NoSpaceLeft, Space, StateLost
+from d3gnn.kernel import arrays
+from d3gnn.kernel.arrays import MappedSpace, NoSpaceLeft, Space, StateLost, reserve_all
 
 # Another process with the arrays alone: the whole package would take seconds to import.
 _PROLOGUE = f"""
@@ -112,6 +113,16 @@ def test_zero_width_arrays_have_rows_and_no_bytes(space: Space) -> None:
     assert array.data.shape[0] >= 100
     assert array.data.shape[1] == 0
     assert space.nbytes == 0
+
+
+def test_arrays_that_share_rows_stay_equally_long(space: Space, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On its own, a wide array would fall behind a narrow one, and rows would be written past its end."""
+    monkeypatch.setattr(arrays, "_LARGE", 2**12)
+    narrow, wide, empty = space.array("n", np.uint8), space.array("w", np.int64, 8), space.array("e", "f4", 0)
+    for rows in range(1, 20_000, 700):
+        if rows > len(narrow.data):
+            reserve_all((narrow, wide, empty), rows)
+        assert len(wide.data) == len(narrow.data) >= rows
 
 
 def test_versions_and_the_dirty_flag(space: Space) -> None:

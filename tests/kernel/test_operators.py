@@ -16,14 +16,17 @@ import torch
 from hypothesis import given, settings
 
 from d3gnn import GraphSchema, LocalEngine
+from d3gnn.bench.check import TOLERANCE, compare
 from d3gnn.events import EdgeMode, EventBatch, Key, delete_edge, delete_vertex, edge, feature, vertex
 from d3gnn.events.keys import Keys
+from d3gnn.kernel import arrays
 from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, pack, split, unpack
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.nn import GNN, SAGE, GraphSAGE
 from d3gnn.nn.layer import Layer
+from d3gnn.sources import SyntheticStream
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 from d3gnn.types import Floats
 
@@ -371,3 +374,28 @@ def test_the_order_in_which_blocks_arrive_leaves_no_trace() -> None:
         seen.append([(u.ids.to_list(), u.embedding.tobytes()) for u in updates])
     assert seen[1] == seen[0]
     assert seen[2] == seen[0]
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_no_array_falls_behind_those_that_it_shares_rows_with(
+    mapped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large arrays grow by less than small ones: sums were written past their end (a crash at 11M edges)."""
+    monkeypatch.setattr(arrays, "_LARGE", 2**14)
+    stream = SyntheticStream(6000, vertices=3000, feature_width=4, feature_updates=0.1)
+    engine = LocalEngine(
+        GraphSAGE([4, 8, 4], seed=0), 2, schema=stream.schema, folder=tmp_path if mapped else None
+    )
+    for batch in stream.batches(50):
+        engine.apply(batch)
+        for part in range(2):
+            for edge in engine.edges:
+                state = edge.state(part)
+                lengths = {len(a.data) for a in (state.values, state.sums, state.count, state.master)}
+                assert len(lengths) == 1
+            for vertex in engine.vertices:
+                rows = vertex.state(part).rows
+                assert {len(column) for column in rows if column.shape[1:] != (0,)} == {len(rows.slot)}
+                _, partial, sums = vertex.state(part).partials
+                assert sums.shape[1:] == (0,) or len(partial) == len(sums)
+    assert compare(engine, stream.batches(50)).max_relative_error < TOLERANCE

@@ -161,7 +161,8 @@ class SparkPipeline:
 
     def __exit__(self, *exc: object) -> None:
         with suppress(FileNotFoundError):  # it was not fed yet
-            shutil.rmtree(self.plan.arrays, ignore_errors=True)
+            for path in (self.plan.arrays, self.plan.large):
+                shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @property

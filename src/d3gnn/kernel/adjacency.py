@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import lean
 from d3gnn.types import Ints, Ints32
 
@@ -71,8 +71,7 @@ class Adjacency:
     def reserve(self, vertices: int, edges: int) -> None:
         """Make room for vertex slots and edge slots below these."""
         if vertices > len(self._segments[0].data):
-            for segments in self._segments:
-                segments.reserve(vertices)
+            reserve_all(self._segments, vertices)
         if edges > len(self._edges.data):
             self._edges.reserve(edges)
 

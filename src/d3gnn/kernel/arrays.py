@@ -13,7 +13,7 @@ import mmap
 import os
 import resource
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -104,6 +104,19 @@ class GrowableArray:
     def clear(self) -> None:
         """Set every row to zero."""
         self.data[...] = 0
+
+
+def reserve_all(arrays: Sequence[GrowableArray], rows: int) -> None:
+    """Make room for this many rows in each of some arrays that have the same rows.
+
+    They have the same length then, so that a look at one of them tells of all; on its own, each would grow by
+    its own size.
+    """
+    widest = max(arrays, key=lambda array: array.row_bytes)
+    widest.reserve(rows)
+    for array in arrays:
+        if array.row_bytes and len(array.data) < len(widest.data):
+            array._space._grow(array, len(widest.data))
 
 
 class Space:

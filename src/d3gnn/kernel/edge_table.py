@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import mix
 from d3gnn.types import Bytes, Floats, Ints, Ints32
@@ -73,8 +73,7 @@ class EdgeTable:
             self._reclaim(more, live, vertex, parts)
         used = int(self._counters[USED]) + more
         if used > len(self._columns[0].data):
-            for column in self._columns:
-                column.reserve(used)
+            reserve_all(self._columns, used)
 
     def _reclaim(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
         """Free the records whose vertices are gone and build the table anew."""

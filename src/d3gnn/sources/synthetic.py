@@ -155,16 +155,21 @@ def rebatch(batches: Iterable[EventBatch], size: int) -> Iterator[EventBatch]:
     """
     if size < 1:
         raise ValueError(f"a batch of {size} events: at least 1, please")
-    rest: EventBatch | None = None
+    held: list[EventBatch] = []
+    have = 0
     for batch in batches:
-        whole = batch if rest is None else EventBatch.concat([rest, batch])
-        begin = 0
-        while len(whole) - begin >= size:
+        held.append(batch)
+        have += len(batch)
+        if have < size:
+            continue
+        whole, begin = EventBatch.concat(held) if len(held) > 1 else held[0], 0
+        while have - begin >= size:
             yield whole.between(begin, begin + size)
             begin += size
-        rest = whole.between(begin, len(whole)) if begin < len(whole) else None
-    if rest is not None:
-        yield rest
+        have -= begin
+        held = [whole.between(begin, len(whole))] if have else []
+    if have:
+        yield EventBatch.concat(held) if len(held) > 1 else held[0]
 
 
 class _Rows(NamedTuple):

@@ -3,6 +3,8 @@
 Spark carries where to find it, and the parts of the next operator read it in place. A batch that comes again
 finds in it what was sent before. There are two files, for even and odd batches: when one is written over, all
 parts of the next operator have taken in a later batch, and none of them looks for the earlier one any more.
+
+A file that would take much of the memory, as when a large graph is loaded in a few batches, lies on disk.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import mmap
 import os
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from d3gnn.kernel.arrays import StateLost, no_room_for
@@ -23,16 +24,15 @@ _MAGIC = b"d3sent01"
 _ALIGN = 64
 #: A file that is so many times larger than what it holds gives room back.
 _WASTE = 4
-#: Of two files larger than this, the older goes when the younger is written: memory is dearer than the time
-#: to have it back, some 0.2 ms for each MB.
-_LARGE = 128 * 2**20
+#: Files larger than this do not belong into memory.
+LARGE = 128 * 2**20
 
 
 class Outbox:
-    """The outbox of one operator part."""
+    """The outbox of one operator part: beside its arrays, or in a folder for what is too large for that."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, large: Path | None = None) -> None:
+        self._folder, self._large = folder, large or folder
 
     def send(self, stamp: Stamp, source: int, targets: int, blocks: Iterable[Block]) -> Parcels:
         """Put the blocks of a batch in: one parcel for each part of the next operator."""
@@ -40,8 +40,7 @@ class Outbox:
         def room(to: list[int], ends: list[int]) -> Parcels:
             table = struct.Struct(f"<{2 * len(to)}q")
             first = _aligned(_HEAD.size + table.size)
-            path = self._path(stamp)
-            self._make_room(self._path(stamp._replace(batch=stamp.batch + 1)))
+            path = self._place(stamp, first + ends[-1])
             view = self._map(path, first + ends[-1])
             # Nobody takes this for whole before the version of the arrays says so.
             _HEAD.pack_into(view, 0, _MAGIC, stamp.epoch, stamp.batch, len(to), first)
@@ -52,28 +51,30 @@ class Outbox:
 
     def sent(self, stamp: Stamp) -> Parcels | None:
         """What was sent in this batch, if it is here."""
-        path = self._path(stamp)
-        try:
-            view, count, first = _open(path, stamp)
-        except StateLost:
-            return None
-        numbers = struct.unpack_from(f"<{2 * count}q", view, _HEAD.size)
-        ends = list(numbers[count:])
-        return Parcels(list(numbers[:count]), ends, view[first : first + ends[-1]], str(path))
+        for folder in {self._folder, self._large}:
+            path = folder / _name(stamp)
+            try:
+                view, count, first = _open(path, stamp)
+            except StateLost:
+                continue
+            numbers = struct.unpack_from(f"<{2 * count}q", view, _HEAD.size)
+            ends = list(numbers[count:])
+            return Parcels(list(numbers[:count]), ends, view[first : first + ends[-1]], str(path))
+        return None
 
     def clear(self) -> None:
         """Forget everything. Whoever is still reading it may go on."""
-        for path in self._folder.glob("sent-*"):
-            path.unlink(missing_ok=True)
+        for folder in {self._folder, self._large}:
+            for path in folder.glob("sent-*"):
+                path.unlink(missing_ok=True)
 
-    def _path(self, stamp: Stamp) -> Path:
-        return self._folder / f"sent-{stamp.epoch}-{stamp.batch % 2}"
-
-    def _make_room(self, other: Path) -> None:
-        """Delete the file of the batch before, if it is large; whoever still reads it may go on."""
-        with suppress(FileNotFoundError):
-            if other.stat().st_size > _LARGE:
-                other.unlink()
+    def _place(self, stamp: Stamp, size: int) -> Path:
+        """The file for so many bytes; one in the other folder is of an earlier batch."""
+        here, other = (self._large, self._folder) if size > LARGE else (self._folder, self._large)
+        if here != other:
+            here.mkdir(parents=True, exist_ok=True)
+            (other / _name(stamp)).unlink(missing_ok=True)
+        return here / _name(stamp)
 
     def _map(self, path: Path, size: int) -> memoryview:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
@@ -82,11 +83,15 @@ class Outbox:
             if has > _WASTE * size:
                 os.ftruncate(file, size)
             elif has < size:
-                with no_room_for(size, self._folder):
+                with no_room_for(size, path.parent):
                     os.posix_fallocate(file, 0, size)
             return memoryview(mmap.mmap(file, size))
         finally:
             os.close(file)
+
+
+def _name(stamp: Stamp) -> str:
+    return f"sent-{stamp.epoch}-{stamp.batch % 2}"
 
 
 def read_sent(path: str, stamp: Stamp) -> memoryview:

@@ -38,6 +38,8 @@ from d3gnn.spark.store import Store
 
 #: The store's name under a checkpoint.
 STORE = "graph"
+#: Files here lie in memory.
+_MEMORY = Path("/dev/shm")
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,13 @@ class Plan:
     model_version: int
     layers: int
     stop_on_dead_letter: bool = False
+
+    @property
+    def large(self) -> Path:
+        """Folder, on each host, for what is too large for memory."""
+        arrays = Path(self.arrays)
+        in_memory = arrays.is_relative_to(_MEMORY)
+        return Path(tempfile.gettempdir()) / f"{arrays.name}-large" if in_memory else arrays
 
 
 class Done(NamedTuple):
@@ -131,11 +140,15 @@ class Runtime:
         # By query: arrays that an earlier one has left, whose checkpoint was deleted, must not pass for ours.
         return Path(self.plan.arrays) / self.query / operator / str(part)
 
+    def outbox(self, operator: str, part: int) -> Outbox:
+        return Outbox(self.folder(operator, part), self.plan.large / self.query / operator / str(part))
+
     def sweep(self) -> None:
         """Delete what other queries of this pipeline have left here."""
         for folder in Path(self.plan.arrays).glob("*-*-*-*-*"):
             if folder.name != self.query and (folder / "partition" / "0" / "header").exists():
                 shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(self.plan.large / folder.name, ignore_errors=True)
 
     def run(self, name: str, part: int, parcels: Iterable[Bytes], sources: int) -> Done:
         """Take one part through one batch."""
@@ -181,7 +194,7 @@ class Runtime:
         """What was sent in this batch, if it was taken in already and not in a refresh."""
         if space.dirty or space.version != (stamp.epoch, stamp.batch + 1):
             return None
-        return Outbox(self.folder(name, part)).sent(stamp)
+        return self.outbox(name, part).sent(stamp)
 
     def expect(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
         """The arrays must be one batch behind, and whole."""
@@ -203,7 +216,7 @@ class Runtime:
 
     def send(self, name: str, part: int, space: Space, stamp: Stamp, blocks: Iterable[Block]) -> Parcels:
         """Make parcels of the blocks of this batch and stamp the version, in this order."""
-        outbox = Outbox(self.folder(name, part))
+        outbox = self.outbox(name, part)
         if stamp.refresh:
             # All of the graph, and no part of it comes again: if need be it is done anew from its input. So
             # it goes through Spark, which has disks for it; and nothing older may pass for it.
@@ -218,7 +231,7 @@ class Runtime:
 def default_arrays(name: str, store: str) -> str:
     """Where the arrays of a pipeline lie on the host."""
     store = absolute(store)
-    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else Path(tempfile.gettempdir())
+    root = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")
 
 

@@ -17,8 +17,8 @@ from d3gnn.nn.layer import activate
 class _Pyg(Recomputing):
     """`SAGEConv` with the model's weights.
 
-    It sums over a CSR matrix, whose numbers are 1 over the degree where the aggregator is the mean: that takes
-    a third of the time that a list of edges does, and less than its own mean over the same matrix.
+    It sums over a CSR matrix, whose numbers are 1 over the degree where the aggregator is the mean: that
+    takes a third of the time that a list of edges does, and less than its own mean over the same matrix.
     """
 
     needs = "torch_geometric"

@@ -8,7 +8,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency, Removed
 from d3gnn.kernel.aggregators import aggregator
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
     ADDS,
     LAST_TOPOLOGY,
@@ -59,8 +59,7 @@ class EdgeState:
     def reserve(self, slots: int, edges: int) -> None:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
-            for array in (self.values, self.sums, self.count, self.master):
-                array.reserve(slots)
+            reserve_all((self.values, self.sums, self.count, self.master), slots)
         self.adjacency.reserve(slots, edges)
         self.follow()
 

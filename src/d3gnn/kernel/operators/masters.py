@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
@@ -71,8 +71,7 @@ class VertexState:
     def reserve_rows(self, rows: int) -> None:
         """Room for rows below this."""
         if rows > len(self._rows[2].data):
-            for array in (*self._rows, self._links[0], self._partials[0]):
-                array.reserve(rows)
+            reserve_all((*self._rows, self._links[0], self._partials[0]), rows)
 
     def reserve_links(self, more: int) -> None:
         """Room for so many more links."""
@@ -82,8 +81,7 @@ class VertexState:
         """Room for so many more partials."""
         needed = int(self.space.counters[_PARTIALS]) + more
         if needed > len(self._partials[1].data):
-            for array in self._partials[1:]:
-                array.reserve(needed)
+            reserve_all(self._partials[1:], needed)
 
     @property
     def rows(self) -> Rows:
@@ -235,13 +233,13 @@ def take_partials(
 
 @lean
 def join_partials(
-    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool,
+    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool,
     root: Floats, aggregate: Floats, total: Doubles,
 ) -> None:  # fmt: skip
-    """Root and aggregate of every touched master; `total` is room for one sum."""
+    """Root and aggregate of touched masters from number `begin` on; `total` is room for one sum."""
     root_width, width = roots.shape[1], states.shape[1]
-    for i in range(touched[0, VERTEX]):
-        row = touched[i + 1, VERTEX]
+    for i in range(len(root)):
+        row = touched[begin + i + 1, VERTEX]
         for k in range(root_width):
             root[i, k] = roots[row, k]
         for k in range(width):
@@ -260,28 +258,29 @@ def join_partials(
 
 @lean
 def renew(
-    fresh: Floats, value: Floats, unsent: Bytes, touched: Ints,
+    begin: int, kept: int, fresh: Floats, value: Floats, unsent: Bytes, touched: Ints,
     rows: Ints32, values: Floats, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
-    """Store the touched rows' new values. Fills the columns with those that changed, or were never sent.
+    """Store new values of the touched rows from number `begin` on. Those that changed, or were never sent,
+    go into the columns, behind the `kept` ones that are there.
 
-    How many these are. Empties the set.
+    How many are then there. After the last rows the set is empty.
     """
     width = value.shape[1]
-    kept = 0
-    for i in range(touched[0, VERTEX]):
+    for i in range(begin, begin + len(fresh)):
         row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
         for k in range(width):
-            changed |= fresh[i, k] != value[row, k]
-            value[row, k] = fresh[i, k]
-            values[kept, k] = fresh[i, k]
+            changed |= fresh[i - begin, k] != value[row, k]
+            value[row, k] = fresh[i - begin, k]
+            values[kept, k] = fresh[i - begin, k]
         touched[row + 1, MARK] = 0
         if changed:
             rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
             unsent[row] = 0
             kept += 1
-    touched[0, VERTEX] = 0
+    if begin + len(fresh) == touched[0, VERTEX]:
+        touched[0, VERTEX] = 0
     return kept
 
 

@@ -21,7 +21,7 @@ from d3gnn.events import (
     feature_index,
 )
 from d3gnn.events import order as order_of
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
     ADDS,
     DROPS,
@@ -291,11 +291,9 @@ class Partition:
     def _reserve(self, n: int) -> None:
         vertices, replicas = self.space.counters[_GRAPH : _GRAPH + 2].tolist()
         if len(self.ids) >= len(self._by_code[0].data):
-            for array in self._by_code:
-                array.reserve(len(self.ids) + 1)
+            reserve_all(self._by_code, len(self.ids) + 1)
         if vertices + 2 * n > len(self._by_vertex[0].data):
-            for array in self._by_vertex:
-                array.reserve(vertices + 2 * n)
+            reserve_all(self._by_vertex, vertices + 2 * n)
         self._replica.reserve(replicas + 3 * n)
         if self.schema.edges != "append":
             live, vertex = self._by_code[0].data, self._by_vertex[0].data

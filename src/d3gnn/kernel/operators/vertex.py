@@ -39,16 +39,11 @@ _FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES)]
 
 
 #: Where a layer's update finds roots and aggregates of so many rows, as arrays (with room for one sum) and
-#: as tensors over them. Those for few rows are kept: making them takes longer than such an update.
+#: as tensors over them. Those for few rows are kept: making them takes longer than such an update. So are
+#: those for the most rows that are updated at once: as many as stay in the processor's caches.
 _Desk = tuple[tuple[Floats, Floats, Doubles], tuple[torch.Tensor, torch.Tensor]]
 _SMALL = 16
-
-
-def _desk(rows: int, layer: Layer) -> _Desk:
-    root = np.empty((rows, layer.root_width), FLOAT32)
-    aggregate = np.empty((rows, layer.message_width), FLOAT32)
-    total = np.empty(layer.message_width)
-    return (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate))
+_MOST = 4096
 
 
 class Vertex(Operator[m.VertexState]):
@@ -152,19 +147,27 @@ class Vertex(Operator[m.VertexState]):
         changed = m.room_for(n, self.width)
         if not n:
             return changed
-        desk = self._desks.get(n)
-        if desk is None:
-            desk = _desk(n, layer)
-            if n <= _SMALL:
-                self._desks[n] = desk
-        arrays, tensors = desk
-        m.join_partials(touched, rows.root, *state.partials, self._divides, *arrays)
-        fresh = layer.update(*tensors).numpy()
-        kept = m.renew(fresh, rows.value, rows.unsent, touched, *changed)
+        kept = 0
+        for begin in range(0, n, _MOST):
+            arrays, tensors = self._desk(min(_MOST, n - begin), layer)
+            m.join_partials(begin, touched, rows.root, *state.partials, self._divides, *arrays)
+            fresh = layer.update(*tensors).numpy()
+            kept = m.renew(begin, kept, fresh, rows.value, rows.unsent, touched, *changed)
         if kept == n:
             return changed
         row, value, time, arrival = changed
         return row[:kept], value[:kept], time[:kept], arrival[:kept]
+
+    def _desk(self, rows: int, layer: Layer) -> _Desk:
+        desk = self._desks.get(rows)
+        if desk is None:
+            root = np.empty((rows, layer.root_width), FLOAT32)
+            aggregate = np.empty((rows, layer.message_width), FLOAT32)
+            total = np.empty(layer.message_width)
+            desk = (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate))
+            if rows <= _SMALL or rows == _MOST:
+                self._desks[rows] = desk
+        return desk
 
     def _send(
         self, state: m.VertexState, part: int, sources: Block | None, following: Layer,
