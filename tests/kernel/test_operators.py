@@ -389,13 +389,13 @@ def test_no_array_falls_behind_those_that_it_shares_rows_with(
     for batch in stream.batches(50):
         engine.apply(batch)
         for part in range(2):
-            for edge in engine.edges:
-                state = edge.state(part)
+            for operator in engine.edges:
+                state = operator.state(part)
                 lengths = {len(a.data) for a in (state.values, state.sums, state.count, state.master)}
                 assert len(lengths) == 1
-            for vertex in engine.vertices:
-                rows = vertex.state(part).rows
+            for masters in engine.vertices:
+                rows = masters.state(part).rows
                 assert {len(column) for column in rows if column.shape[1:] != (0,)} == {len(rows.slot)}
-                _, partial, sums = vertex.state(part).partials
+                _, partial, sums = masters.state(part).partials
                 assert sums.shape[1:] == (0,) or len(partial) == len(sums)
     assert compare(engine, stream.batches(50)).max_relative_error < TOLERANCE

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TIMED = 40
 ROUNDS = 5
 #: Events that a pipeline on Spark takes in at a time while it grows.
-_LOAD = 2_000_000
+_LOAD = 5_000_000
 #: Vertices come with so many edges each.
 _EDGES_EACH = 10
 

@@ -29,7 +29,7 @@ from d3gnn.types import Doubles, Floats
 OURS = ("local", "spark")
 SYSTEMS = (*PEERS, *OURS)
 #: Events that are loaded at once before the clock starts.
-LOAD = 2_000_000
+LOAD = 5_000_000
 #: A system that recomputes everything takes the same time for each batch: so many are timed.
 _FULL_TIMED = 5
 #: At least so much of the stream is loaded before the first timed batch.

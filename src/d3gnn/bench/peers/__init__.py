@@ -7,13 +7,15 @@ from d3gnn.bench.peers.base import Peer
 from d3gnn.bench.peers.dgl import DglFull, DglInfluenced
 from d3gnn.bench.peers.pyg import PygFull, PygInfluenced
 from d3gnn.bench.peers.ripple import Ripple
+from d3gnn.bench.peers.tuned import TunedFull, TunedInfluenced
 from d3gnn.nn import GNN
 
 __all__ = ["PEERS", "Peer", "make_peer"]
 
 #: The peers by name. Their libraries are imported when one is made.
 PEERS: dict[str, type[Peer]] = {
-    peer.name: peer for peer in (DglFull, DglInfluenced, PygFull, PygInfluenced, Ripple)
+    peer.name: peer
+    for peer in (DglFull, DglInfluenced, PygFull, PygInfluenced, TunedFull, TunedInfluenced, Ripple)
 }
 
 

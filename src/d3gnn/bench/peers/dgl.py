@@ -1,22 +1,24 @@
-"""DGL: forward passes with its fused message passing."""
+"""DGL, as its guide has it: a graph, its message passing, and its sampler of whole neighbourhoods."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from d3gnn.bench.live_graph import LiveGraph
-from d3gnn.bench.peers.base import Block, Full, Influenced, Recomputing
+from d3gnn.bench.live_graph import Change, LiveGraph
+from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library
 from d3gnn.nn import GNN
+from d3gnn.types import Ints
 
 
 class _Dgl(Recomputing):
-    """The model's layers over DGL's message passing.
+    """The layers as modules over DGL's fused message passing; the dense part is the model's own.
 
-    What a layer does to each vertex is the model's own code, which is that of DGL's `SAGEConv` with fewer
-    copies. DGL's mean makes one too: its sum, divided in place, takes half the time.
+    A graph of DGL's does not change: after each batch it is made from the list of edges, which costs nothing
+    by itself; what it needs to be gone through by source or by destination, DGL makes when it is asked.
     """
 
     needs = "dgl"
@@ -25,23 +27,29 @@ class _Dgl(Recomputing):
         super().__init__(model, graph)
         # DGL counts its threads apart from torch.
         self.library.utils.set_num_threads(torch.get_num_threads())
-        self._numbers = torch.empty(0, dtype=torch.int32)
+        self._functions = import_library("dgl.function")
 
-    def adjacency(self, block: Block) -> Any:
-        begins, sources = torch.from_numpy(block.begins), torch.from_numpy(block.sources)
-        # DGL can do without the edges' numbers, but crashes where rows are long enough to be cut in pieces.
-        if len(sources) > len(self._numbers):
-            self._numbers = torch.arange(2 * len(sources), dtype=sources.dtype)
-        columns = ("csc", (begins, sources, self._numbers[: len(sources)]))
-        made = self.library.create_block(columns, num_src_nodes=block.inputs, num_dst_nodes=block.outputs)
-        return made, begins.diff().clamp_(min=1).unsqueeze(1)
+    def made(self) -> Any:
+        """The graph as it is."""
+        graph = self.graph
+        edges = (torch.from_numpy(graph.src), torch.from_numpy(graph.dst))
+        return self.library.graph(edges, num_nodes=len(graph))
 
-    def compute(self, layer: int, adjacency: Any, x: Tensor) -> Tensor:
-        (block, degrees), sage = adjacency, self.layers[layer]
-        aggregate = self.library.ops.copy_u_sum(block, sage.message(x))
-        if sage.aggregator == "mean":
-            aggregate.div_(degrees)
+    def layer(self, i: int, graph: Any, x: Tensor) -> Tensor:
+        """The values of the graph's destinations after layer i."""
+        sage, fn = self.layers[i], self._functions
+        reduce = fn.mean if sage.aggregator == "mean" else fn.sum
+        with graph.local_scope():
+            graph.srcdata["m"] = sage.message(x)
+            graph.update_all(fn.copy_u("m", "m"), reduce("m", "a"))
+            aggregate = graph.dstdata["a"]
         return sage.update(sage.root(x[: len(aggregate)]), aggregate)
+
+    def forward(self) -> Tensor:
+        graph, x = self.made(), torch.from_numpy(self.graph.inputs)
+        for i in range(len(self.layers)):
+            x = self.layer(i, graph, x)
+        return x
 
 
 class DglFull(_Dgl, Full):
@@ -51,6 +59,25 @@ class DglFull(_Dgl, Full):
 
 
 class DglInfluenced(_Dgl, Influenced):
-    """What a batch has influenced, with DGL."""
+    """What a batch has influenced, with DGL: its sampler takes whole neighbourhoods, layer by layer."""
 
     name = "dgl_influenced"
+
+    def recompute(self, change: Change) -> tuple[Ints, Tensor]:
+        graph, layers = self.made(), len(self.layers)
+        targets = torch.from_numpy(change.targets)
+        reached = torch.from_numpy(change.inputs)
+        for _ in range(layers):
+            reached = _unique([reached, graph.out_edges(reached)[1], targets])
+        sampler = self.library.dataloading.MultiLayerFullNeighborSampler(layers)
+        needed, found, blocks = sampler.sample_blocks(graph, reached)
+        x = torch.from_numpy(self.graph.inputs)[needed]
+        for i, block in enumerate(blocks):
+            x = self.layer(i, block, x)
+        rows: Ints = np.asarray(found)
+        return rows, x
+
+
+def _unique(rows: list[Tensor]) -> Tensor:
+    found: Tensor = torch.unique(torch.cat(rows))  # type: ignore[no-untyped-call]
+    return found

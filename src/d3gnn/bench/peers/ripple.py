@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from d3gnn.bench.live_graph import Change, LiveGraph
-from d3gnn.bench.peers.base import Peer, block_of
+from d3gnn.bench.peers.base import Peer
+from d3gnn.bench.peers.blocks import block_of
 from d3gnn.kernel.arrays import GrowableArray, Space
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.nn import GNN
