@@ -32,6 +32,8 @@ SYSTEMS = (*PEERS, *OURS)
 LOAD = 5_000_000
 #: A system that recomputes everything takes the same time for each batch: so many are timed.
 _FULL_TIMED = 5
+#: Batches of each block that are taken in before its clock starts: what a load has left just full grows then.
+_SETTLE = 20
 #: At least so much of the stream is loaded before the first timed batch.
 _LOADED_SHARE = 0.5
 
@@ -67,7 +69,8 @@ class PeersSettings:
 class PeersResult(BenchResult):
     """Every system has the same graph before, takes in the same batches, with the same weights and threads.
 
-    The bookkeeping that turns ids into rows of a matrix is not counted for the peers; for d3gnn it is.
+    The local engine runs on one thread, whatever the others have. The bookkeeping that turns ids into rows of
+    a matrix is not counted for the peers; for d3gnn it is.
     """
 
     bench = "peers"
@@ -87,10 +90,15 @@ class PeersResult(BenchResult):
 
 
 class Block(NamedTuple):
-    """Batches of one size that are timed."""
+    """Batches of one size: some that are not timed, then some that are."""
 
     batch: int
-    batches: int
+    settle: int
+    timed: int
+
+    @property
+    def batches(self) -> int:
+        return self.settle + self.timed
 
 
 class Timed(NamedTuple):
@@ -130,6 +138,8 @@ def measure_peers(
         keys, expected = _expected(model, copy.deepcopy(graph), stream)
     found: dict[str, list[Timed]] = {}
     for name in settings.systems:
+        # The local engine is on one thread, whatever the others have.
+        torch.set_num_threads(1 if name == "local" else settings.threads)
         with around(name):
             if name == "spark":
                 found[name] = _on_spark(model, stream, keys, settings)
@@ -159,7 +169,8 @@ def _blocks(workload: Workload, batches: Sequence[int], timed: int) -> list[Bloc
                 f"batch={batch}: half of the stream's {workload.events:,} events are loaded before the clock "
                 "starts, and the rest has no such batch; take a longer stream or a smaller batch"
             )
-        blocks.append(Block(batch, min(most, timed or min(200, max(10, 20_000 // batch)))))
+        count = min(most, timed or min(200, max(10, 20_000 // batch)))
+        blocks.append(Block(batch, min(most - count, _SETTLE), count))
     return blocks
 
 
@@ -226,22 +237,23 @@ def _peer(name: str, model: GNN, graph: LiveGraph, stream: _Stream) -> list[Time
     peer = make_peer(name, model, graph)
     peer.load()
     found = []
-    for batches in stream.timed():
-        # The last is among them, so that the embeddings are those of the block's end.
-        counted = set(range(len(batches)))
+    for block, batches in zip(stream.blocks, stream.timed(), strict=True):
+        counted = set(range(block.settle, len(batches)))
         if peer.recomputes_all:
-            counted = set(
-                np.linspace(len(batches) - 1, 0, min(len(batches), _FULL_TIMED)).astype(int).tolist()
-            )
+            # The last is among them, so that the embeddings are those of the block's end.
+            some = np.linspace(len(batches) - 1, block.settle, min(block.timed, _FULL_TIMED))
+            counted = set(some.astype(int).tolist())
         seconds, edges = [], 0
         for i, batch in enumerate(batches):
             change = graph.apply(batch)
-            if i in counted:
+            if i < block.settle and not peer.recomputes_all:
+                peer.apply(change)
+            elif i in counted:
                 begun = time.perf_counter()
                 peer.apply(change)
                 seconds.append(time.perf_counter() - begun)
                 edges += _edges([batch])
-        found.append(Timed(np.array(seconds), edges, peer.embeddings()))
+        found.append(Timed(np.array(seconds), edges, peer.embeddings().copy()))
     return found
 
 
@@ -253,14 +265,17 @@ def _locally(model: GNN, stream: _Stream, keys: list[Keys]) -> list[Timed]:
         engine.apply(batch)
     gc.collect()
     found = []
-    for batches, ids in zip(stream.timed(), keys, strict=True):
+    for block, batches, ids in zip(stream.blocks, stream.timed(), keys, strict=True):
+        for batch in batches[: block.settle]:
+            engine.apply(batch)
         seconds, before = [], messages(engine)
-        for batch in batches:
+        for batch in batches[block.settle :]:
             begun = time.perf_counter()
             engine.apply(batch)
             seconds.append(time.perf_counter() - begun)
         sent = messages(engine) - before
-        found.append(Timed(np.array(seconds), _edges(batches), engine.embeddings(ids), sent))
+        edges = _edges(batches[block.settle :])
+        found.append(Timed(np.array(seconds), edges, engine.embeddings(ids), sent))
     return found
 
 
@@ -275,10 +290,11 @@ def _on_spark(model: GNN, stream: _Stream, keys: list[Keys], settings: PeersSett
         with SparkPipeline(spark, *kind) as pipeline:
             # What is loaded goes in with the first block, in one query: no timed batch is its first.
             before: Iterable[EventBatch] = stream.load()
-            for batches, ids in zip(stream.timed(), keys, strict=True):
-                progress = pipeline.feed(chain(before, batches))[-len(batches) :]
+            for block, batches, ids in zip(stream.blocks, stream.timed(), keys, strict=True):
+                progress = pipeline.feed(chain(before, batches))[-block.timed :]
+                edges = _edges(batches[block.settle :])
                 with closing(SparkRun(pipeline.plan, model, progress)) as run:
-                    found.append(Timed(run.times, _edges(batches), run.embeddings(ids), run.messages))
+                    found.append(Timed(run.times, edges, run.embeddings(ids), run.messages))
                 before = []
     return found
 
@@ -311,7 +327,7 @@ def _result(
             "batch": block.batch,
         },
         batch=block.batch,
-        timed_batches=block.batches,
+        timed_batches=block.timed,
         stored_edges=stored[0],
         vertices=stored[1],
         threads=settings.threads,

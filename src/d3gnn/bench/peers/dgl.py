@@ -11,11 +11,12 @@ from torch import Tensor
 from d3gnn.bench.live_graph import Change, LiveGraph
 from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library
 from d3gnn.nn import GNN
+from d3gnn.nn.layer import activate
 from d3gnn.types import Ints
 
 
 class _Dgl(Recomputing):
-    """The layers as modules over DGL's fused message passing; the dense part is the model's own.
+    """Its `SAGEConv` with the model's weights; it has no sum, so that is a module of its own here.
 
     A graph of DGL's does not change: after each batch it is made from the list of edges, which costs nothing
     by itself; what it needs to be gone through by source or by destination, DGL makes when it is asked.
@@ -28,6 +29,11 @@ class _Dgl(Recomputing):
         # DGL counts its threads apart from torch.
         self.library.utils.set_num_threads(torch.get_num_threads())
         self._functions = import_library("dgl.function")
+        conv = import_library("dgl.nn.pytorch").SAGEConv
+        self._convs = [conv(sage.in_width, sage.out_width, "mean") for sage in self.layers]
+        for made, sage in zip(self._convs, self.layers, strict=True):
+            made.fc_neigh.weight, made.fc_self.weight = sage.lin_l.weight, sage.lin_r.weight
+            made.fc_self.bias = sage.lin_l.bias
 
     def made(self) -> Any:
         """The graph as it is."""
@@ -38,10 +44,11 @@ class _Dgl(Recomputing):
     def layer(self, i: int, graph: Any, x: Tensor) -> Tensor:
         """The values of the graph's destinations after layer i."""
         sage, fn = self.layers[i], self._functions
-        reduce = fn.mean if sage.aggregator == "mean" else fn.sum
+        if sage.aggregator == "mean":
+            return activate(sage.activation, self._convs[i](graph, x))
         with graph.local_scope():
             graph.srcdata["m"] = sage.message(x)
-            graph.update_all(fn.copy_u("m", "m"), reduce("m", "a"))
+            graph.update_all(fn.copy_u("m", "m"), fn.sum("m", "a"))
             aggregate = graph.dstdata["a"]
         return sage.update(sage.root(x[: len(aggregate)]), aggregate)
 
@@ -79,5 +86,5 @@ class DglInfluenced(_Dgl, Influenced):
 
 
 def _unique(rows: list[Tensor]) -> Tensor:
-    found: Tensor = torch.unique(torch.cat(rows))  # type: ignore[no-untyped-call]
+    found: Tensor = torch.unique(torch.cat(rows))
     return found

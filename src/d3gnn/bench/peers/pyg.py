@@ -63,5 +63,5 @@ class PygInfluenced(_Pyg, Influenced):
 
 
 def _unique(rows: list[Tensor]) -> Tensor:
-    found: Tensor = torch.unique(torch.cat(rows))  # type: ignore[no-untyped-call]
+    found: Tensor = torch.unique(torch.cat(rows))
     return found
