@@ -6,9 +6,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+BENCH_STAMP := $(VENV)/.bench-installed
 WORKERS ?= 2
-EDGES ?=
-BENCH_ARGS ?= --engine local --parts 1 --batch 2000 --json
+BENCH ?= bench
+DATA ?= $(wildcard ../shared/data)
+BENCH_ARGS ?=
 
 .PHONY: help run test check format bench clean
 
@@ -36,15 +38,22 @@ format: $(STAMP) ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-bench: $(STAMP) ## Measure throughput: EDGES=FILE for an edge list, else a synthetic stream
-	@$(BIN)/d3gnn bench throughput $(if $(EDGES),--edges $(EDGES),--synthetic 1000000) $(BENCH_ARGS)
+bench: $(BENCH_STAMP) ## Measure everything against DGL and PyG: a report in bench/ (DATA=FOLDER of real streams)
+	@$(BIN)/d3gnn bench report --out $(BENCH) $(if $(DATA),--data $(DATA)) $(BENCH_ARGS)
 
 clean: ## Remove the environment, the caches and the outputs
-	rm -rf $(VENV) build dist out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist out bench .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "== environment ($(VENV))"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# DGL names an old torch, and works with the one that is there.
+$(BENCH_STAMP): $(STAMP)
+	@echo "== peers"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3 'setuptools<70'
 	@touch $@

@@ -129,7 +129,7 @@ def measure_peers(
     model = GraphSAGE(
         [workload.schema.width or settings.width] + [settings.width] * settings.layers, seed=settings.seed
     )
-    stream = _Stream(workload, stored, blocks)
+    stream = _Stream(workload.held(), stored, blocks)
     with around("the graph"):
         graph = LiveGraph(workload.schema.for_model(model.in_width))
         for batch in stream.load():
@@ -184,35 +184,24 @@ class _Stream:
 
     def load(self) -> Iterator[EventBatch]:
         """What comes before the clock starts."""
-        whole, rest = divmod(self.stored, LOAD)
-        return islice(self._cut([LOAD] * whole + [rest] * (rest > 0)), whole + (rest > 0))
+        whole = self._whole()
+        for begin in range(0, self.stored, LOAD):
+            yield whole.between(begin, min(begin + LOAD, self.stored))
 
     def timed(self) -> Iterator[list[EventBatch]]:
         """The batches of each block."""
-        whole, rest = divmod(self.stored, LOAD)
-        loads = [LOAD] * whole + [rest] * (rest > 0)
-        sizes = [block.batch for block in self.blocks for _ in range(block.batches)]
-        batches = islice(self._cut(loads + sizes), len(loads), None)
+        whole, begin = self._whole(), self.stored
         for block in self.blocks:
-            yield list(islice(batches, block.batches))
+            ends = range(begin + block.batch, begin + block.batch * block.batches + 1, block.batch)
+            yield [whole.between(end - block.batch, end) for end in ends]
+            begin = ends[-1]
 
     def first(self, batches: int) -> Iterator[EventBatch]:
         """The stream's beginning, in batches of the first block's size."""
         return islice(self.workload.batches(self.blocks[0].batch), batches)
 
-    def _cut(self, sizes: Iterable[int]) -> Iterator[EventBatch]:
-        """The events in batches of these sizes."""
-        pieces = self.workload.batches(1 << 16)
-        held: list[EventBatch] = []
-        have = 0
-        for size in sizes:
-            while have < size:
-                held.append(next(pieces))
-                have += len(held[-1])
-            whole = EventBatch.concat(held) if len(held) > 1 else held[0]
-            yield whole.between(0, size)
-            have -= size
-            held = [whole.between(size, len(whole))] if have else []
+    def _whole(self) -> EventBatch:
+        return next(self.workload.batches(self.workload.events))
 
 
 def _edges(batches: Iterable[EventBatch]) -> int:

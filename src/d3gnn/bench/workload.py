@@ -41,6 +41,11 @@ class Workload:
         """How many events create, update or delete edges."""
         return sum(int(np.count_nonzero(batch.element == Element.EDGE)) for batch in self.batches(_READ_ROWS))
 
+    def held(self) -> Workload:
+        """The same, made once and kept in memory."""
+        whole = EventBatch.concat(list(self._batches(_READ_ROWS)))
+        return replace(self, _batches=lambda size: rebatch([whole], size))
+
     def limited(self, limit: int | None) -> Workload:
         """The first `limit` events of this workload."""
         if limit is None or limit >= self.events:

@@ -8,6 +8,8 @@ from d3gnn.cli.bench.growth import growth
 from d3gnn.cli.bench.latency import latency
 from d3gnn.cli.bench.partitioner import partitioner
 from d3gnn.cli.bench.peers import peers
+from d3gnn.cli.bench.report import report
+from d3gnn.cli.bench.stages import stages
 from d3gnn.cli.bench.throughput import throughput
 
 __all__ = ["app"]
@@ -22,4 +24,6 @@ app.command()(throughput)
 app.command()(peers)
 app.command()(latency)
 app.command()(growth)
+app.command()(stages)
 app.command()(partitioner)
+app.command()(report)

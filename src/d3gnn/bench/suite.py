@@ -1,0 +1,71 @@
+"""All benchmarks of a report, as the commands that make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Real streams, where they are, and what makes two edges the same in them.
+_FILES = {
+    "ogbn-arxiv": ("ogbn-arxiv/edges_by_year.csv.gz", []),
+    "sx-mathoverflow": ("sx-mathoverflow.txt.gz", []),
+    "higgs": ("higgs-activity_time.txt.gz", []),
+    "as-733": ("as-733/as-733-events.csv.gz", ["--edges-mode", "simple", "--undirected"]),
+}
+_BIG, _BIG_VERTICES = 20_500_000, 2_000_000
+_SMALL = 1_000_000
+
+
+def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
+    """The arguments of `d3gnn bench`, one list for each; `quick` leaves out what takes minutes.
+
+    Without `data`, the folder of real streams, synthetic ones take their place.
+    """
+    main = _stream(data, "ogbn-arxiv") or ["--synthetic", str(_SMALL)]
+    for batch, limit in ((1, 50_000), (100, 300_000), (2_000, None), (20_000, None), (100_000, None)):
+        first = ["--limit", str(limit)] if limit else []
+        yield ["throughput", *main, *first, "--batch", str(batch)]
+    for name in list(_FILES)[1:]:
+        if (stream := _stream(data, name)) is not None:
+            yield ["throughput", *stream, "--batch", "2000"]
+    mixed = ["--synthetic", "300000", "--deletes", "0.1", "--feature-updates", "0.1"]
+    yield ["throughput", *mixed, "--batch", "2000"]
+    for batch in (20_000, 100_000):
+        yield ["throughput", *main, "--engine", "spark", "--parts", "2", "--batch", str(batch)]
+    batches = ["--batch", "1", "--batch", "2000", "--batch", "20000"]
+    yield ["peers", *main, *batches]
+    yield [
+        "peers",
+        *mixed,
+        "--batch",
+        "2000",
+        "--systems",
+        "dgl_full,dgl_influenced,pyg_influenced,ripple,local",
+    ]
+    yield ["stages", *main, "--batch", "20000"]
+    yield ["partitioner", "--edges-count", str(_SMALL)]
+    yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "60"]
+    yield ["growth", "--stored", "100000,1000000"]
+    if quick:
+        return
+    big = ["--synthetic", str(_BIG), "--vertices", str(_BIG_VERTICES), "--batch", "2000", "--batch", "20000"]
+    yield ["peers", *big, "--shape", "capped", "--max-degree", "40", "--systems", "dgl_full,spark"]
+    yield ["peers", *big, "--shape", "rmat", "--systems", "dgl_full,spark"]
+    yield [
+        "growth",
+        "--stored",
+        "1000000,20000000",
+        "--engine",
+        "spark",
+        "--parts",
+        "2",
+        "--max-degree",
+        "40",
+    ]
+
+
+def _stream(data: Path | None, name: str) -> list[str] | None:
+    file, options = _FILES[name]
+    if data is None or not (data / file).is_file():
+        return None
+    return ["--edges", str(data / file), *options]
