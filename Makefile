@@ -6,7 +6,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-BENCH_STAMP := $(VENV)/.bench-installed
 WORKERS ?= 2
 BENCH ?= bench
 DATA ?= $(wildcard ../shared/data)
@@ -38,7 +37,7 @@ format: $(STAMP) ## Format the code and fix what the linter can fix
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-bench: $(BENCH_STAMP) ## Measure everything against DGL and PyG: a report in bench/ (DATA=FOLDER of real streams)
+bench: $(STAMP) ## Measure everything against DGL and PyG: a report in bench/ (DATA=FOLDER of real streams)
 	@$(BIN)/d3gnn bench report --out $(BENCH) $(if $(DATA),--data $(DATA)) $(BENCH_ARGS)
 
 clean: ## Remove the environment, the caches and the outputs
@@ -48,12 +47,7 @@ clean: ## Remove the environment, the caches and the outputs
 $(STAMP): pyproject.toml constraints.txt
 	@echo "== environment ($(VENV))"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
-
-# DGL names an old torch, and works with the one that is there.
-$(BENCH_STAMP): $(STAMP)
-	@echo "== peers"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
+	@# DGL names an old torch, and works with the one that is there.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3 'setuptools<70'
 	@touch $@

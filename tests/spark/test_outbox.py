@@ -9,6 +9,7 @@ import pytest
 
 from d3gnn.kernel.arrays import StateLost
 from d3gnn.kernel.blocks import Block, Kind
+from d3gnn.spark import outbox as outbox_module
 from d3gnn.spark.outbox import Outbox, read_sent
 from d3gnn.spark.parcels import Delivery, Parcels, Stamp
 
@@ -82,3 +83,23 @@ def test_room_for_one_large_batch_is_given_back(tmp_path: Path) -> None:
     sent = outbox.send(Stamp(0, 2, False), 1, 1, [block(0, 5, 2.0)])
     assert (tmp_path / "sent-0-0").stat().st_size < large / 100
     assert values(delivered(sent, 0)) == [2.0] * 5
+
+
+def test_what_is_too_large_for_memory_lies_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox_module, "LARGE", 10_000)
+    near, far = tmp_path / "near", tmp_path / "far"
+    near.mkdir()
+    outbox = Outbox(near, far)
+    for batch, rows in ((0, 5), (2, 500), (4, 5), (6, 500)):
+        stamp = Stamp(1, batch, False)
+        sent = outbox.send(stamp, 0, 1, [block(0, rows, float(batch))])
+        is_far = sent.nbytes > 10_000
+        assert is_far == (rows == 500)
+        # The file of an earlier batch is in neither place any more.
+        assert len(list(near.glob("sent-*"))) == (not is_far)
+        assert len(list(far.glob("sent-*"))) == is_far
+        again = Outbox(near, far).sent(stamp)
+        assert again is not None
+        assert bytes(again.data) == bytes(sent.data)
+    outbox.clear()
+    assert Outbox(near, far).sent(stamp) is None

@@ -1,0 +1,58 @@
+"""How old outputs are, from what the parts of the last operator say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from d3gnn import latency
+from d3gnn.spark.metrics import arrival_quantiles, output_ages, weighted_percentiles
+
+#: The batch begins a second after the beginning, and takes half of one.
+_TIME = {"timestamp": "1970-01-01T00:00:01.000Z", "durationMs": {"triggerExecution": 500}}
+
+
+class _Row(dict[str, Any]):
+    def asDict(self) -> dict[str, Any]:  # as Spark's rows have it
+        return self
+
+
+def progress(*parts: dict[str, Any]) -> dict[str, Any]:
+    return _TIME | {"observedMetrics": {"d3gnn.vertex-2": _Row(parts=list(parts))}}
+
+
+def test_latency_is_from_the_oldest_event_to_the_end_of_the_batch() -> None:
+    said = progress(
+        {"part": 0, "rows": 90, "arrivals": [1_000_000]}, {"part": 1, "rows": 10, "arrivals": [100_000]}
+    )
+    assert latency(said) == {"p50": 500.0, "p95": 1400.0, "p99": 1400.0, "max": 1400.0}
+
+
+def test_no_output_has_no_latency() -> None:
+    assert latency(progress({"part": 0, "rows": 0, "arrivals": []})) == {}
+    assert latency(_TIME | {"observedMetrics": {}}) == {}
+
+
+def test_quantiles_keep_the_oldest() -> None:
+    rng = np.random.default_rng(0)
+    arrivals = rng.integers(0, 10**6, 50_000)
+    arrivals[12_345] = -5
+    found = arrival_quantiles([arrivals[:20_000], arrivals[20_000:]])
+    assert found[0] == -5
+    assert len(found) == 21
+    assert np.abs(np.array(found[1:]) - np.quantile(arrivals, np.linspace(0.05, 1, 20))).max() < 20_000
+    assert arrival_quantiles([]) == arrival_quantiles([np.zeros(0, np.int64)]) == []
+    assert arrival_quantiles([np.array([3])]) == [3]
+
+
+def test_percentiles_go_by_weight() -> None:
+    values, weights = np.array([1.0, 2.0, 3.0]), np.array([0.98, 0.01, 0.01])
+    assert weighted_percentiles(values, weights, (50, 98.5, 100)) == [1.0, 2.0, 3.0]
+
+
+def test_ages_of_all_parts() -> None:
+    ages, weights = output_ages(progress({"part": 0, "rows": 4, "arrivals": [500_000, 1_500_000]}))
+    assert ages.tolist() == [1000.0, 0.0]
+    assert weights.tolist() == pytest.approx([2.0, 2.0])
