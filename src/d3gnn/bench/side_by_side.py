@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import gc
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -107,7 +109,7 @@ class Timed(NamedTuple):
     #: Of each timed batch.
     seconds: Doubles
     edges: int
-    embeddings: Floats
+    error: float
     messages: int | None = None
 
 
@@ -130,33 +132,34 @@ def measure_peers(
         [workload.schema.width or settings.width] + [settings.width] * settings.layers, seed=settings.seed
     )
     stream = _Stream(workload.held(), stored, blocks)
-    with around("the graph"):
-        graph = LiveGraph(workload.schema.for_model(model.in_width))
-        for batch in stream.load():
-            graph.apply(batch)
-        vertices, edges = len(graph), graph.edge_count
-        keys, expected = _expected(model, copy.deepcopy(graph), stream)
-    found: dict[str, list[Timed]] = {}
-    theirs = [name for name in settings.systems if name not in OURS]
-    for name in theirs:
-        with around(name):
-            found[name] = _peer(name, model, graph if name == theirs[-1] else copy.deepcopy(graph), stream)
-            gc.collect()
-    del graph  # a large one takes memory that d3gnn's arrays need
-    gc.collect()
-    for name in (name for name in OURS if name in settings.systems):
-        with around(name):
-            if name == "spark":
-                found[name] = _on_spark(model, stream, keys, settings)
-            else:
-                torch.set_num_threads(1)  # whatever the others have
-                found[name] = _locally(model, stream, keys)
-            gc.collect()
-    found = {name: found[name] for name in settings.systems}
+    with tempfile.TemporaryDirectory(prefix="d3gnn-expected-") as folder:
+        with around("the graph"):
+            graph = LiveGraph(workload.schema.for_model(model.in_width))
+            for batch in stream.load():
+                graph.apply(batch)
+            before = (graph.edge_count, len(graph))
+            expected = _Expected(model, copy.deepcopy(graph), stream, Path(folder))
+        found: dict[str, list[Timed]] = {}
+        theirs = [name for name in settings.systems if name not in OURS]
+        for name in theirs:
+            with around(name):
+                mine = graph if name == theirs[-1] else copy.deepcopy(graph)
+                found[name] = _peer(name, model, mine, stream, expected)
+                del mine
+                gc.collect()
+        del graph  # a large one takes memory that d3gnn's arrays need
+        for name in (name for name in OURS if name in settings.systems):
+            with around(name):
+                if name == "spark":
+                    found[name] = _on_spark(model, stream, expected, settings)
+                else:
+                    torch.set_num_threads(1)  # whatever the others have
+                    found[name] = _locally(model, stream, expected)
+                gc.collect()
     results = []
     for i, block in enumerate(blocks):
-        mine = {name: timed[i] for name, timed in found.items()}
-        results.append(_result(workload, model, settings, block, (edges, vertices), mine, expected[i]))
+        block_found = {name: found[name][i] for name in settings.systems}
+        results.append(_result(workload, model, settings, block, before, block_found))
     return results
 
 
@@ -213,25 +216,40 @@ def _edges(batches: Iterable[EventBatch]) -> int:
     return sum(int(np.count_nonzero(batch.element == Element.EDGE)) for batch in batches)
 
 
-def _expected(model: GNN, graph: LiveGraph, stream: _Stream) -> tuple[list[Keys], list[Floats]]:
-    """After each block: all vertices, and their embeddings by a static forward pass."""
-    keys, expected = [], []
-    for batches in stream.timed():
-        for batch in batches:
-            graph.apply(batch)
-        keys.append(graph.keys())
-        expected.append(forward(model, graph.inputs, graph.src, graph.dst))
-    return keys, expected
+class _Expected:
+    """After each block: all vertices, and their embeddings by a static forward pass.
+
+    They lie in files: on a large graph, memory is what there is least of.
+    """
+
+    def __init__(self, model: GNN, graph: LiveGraph, stream: _Stream, folder: Path) -> None:
+        self._folder = folder
+        self.keys: list[Keys] = []
+        for batches in stream.timed():
+            for batch in batches:
+                graph.apply(batch)
+            np.save(self._path(len(self.keys)), forward(model, graph.inputs, graph.src, graph.dst))
+            self.keys.append(graph.keys())
+
+    def _path(self, block: int) -> Path:
+        return self._folder / f"{block}.npy"
+
+    def error(self, block: int, embeddings: Floats) -> float:
+        """The largest relative error of a system's embeddings after a block, in the order of `keys`."""
+        error = relative_error(embeddings, np.load(self._path(block)))
+        if not np.isfinite(error):
+            raise RuntimeError("embeddings that are not finite")
+        return error
 
 
 # ------------------------------------------------------------------ the systems
 
 
-def _peer(name: str, model: GNN, graph: LiveGraph, stream: _Stream) -> list[Timed]:
+def _peer(name: str, model: GNN, graph: LiveGraph, stream: _Stream, expected: _Expected) -> list[Timed]:
     peer = make_peer(name, model, graph)
     peer.load()
     found = []
-    for block, batches in zip(stream.blocks, stream.timed(), strict=True):
+    for k, (block, batches) in enumerate(zip(stream.blocks, stream.timed(), strict=True)):
         counted = set(range(block.settle, len(batches)))
         if peer.recomputes_all:
             # The last is among them, so that the embeddings are those of the block's end.
@@ -247,11 +265,11 @@ def _peer(name: str, model: GNN, graph: LiveGraph, stream: _Stream) -> list[Time
                 peer.apply(change)
                 seconds.append(time.perf_counter() - begun)
                 edges += _edges([batch])
-        found.append(Timed(np.array(seconds), edges, peer.embeddings().copy()))
+        found.append(Timed(np.array(seconds), edges, expected.error(k, peer.embeddings())))
     return found
 
 
-def _locally(model: GNN, stream: _Stream, keys: list[Keys]) -> list[Timed]:
+def _locally(model: GNN, stream: _Stream, expected: _Expected) -> list[Timed]:
     workload = stream.workload
     warm_up(model, workload.schema, 1, "hdrf", stream.first(3))
     engine = LocalEngine(model, 1, "hdrf", workload.schema)
@@ -259,7 +277,7 @@ def _locally(model: GNN, stream: _Stream, keys: list[Keys]) -> list[Timed]:
         engine.apply(batch)
     gc.collect()
     found = []
-    for block, batches, ids in zip(stream.blocks, stream.timed(), keys, strict=True):
+    for k, (block, batches) in enumerate(zip(stream.blocks, stream.timed(), strict=True)):
         for batch in batches[: block.settle]:
             engine.apply(batch)
         seconds, before = [], messages(engine)
@@ -269,11 +287,12 @@ def _locally(model: GNN, stream: _Stream, keys: list[Keys]) -> list[Timed]:
             seconds.append(time.perf_counter() - begun)
         sent = messages(engine) - before
         edges = _edges(batches[block.settle :])
-        found.append(Timed(np.array(seconds), edges, engine.embeddings(ids), sent))
+        error = expected.error(k, engine.embeddings(expected.keys[k]))
+        found.append(Timed(np.array(seconds), edges, error, sent))
     return found
 
 
-def _on_spark(model: GNN, stream: _Stream, keys: list[Keys], settings: PeersSettings) -> list[Timed]:
+def _on_spark(model: GNN, stream: _Stream, expected: _Expected, settings: PeersSettings) -> list[Timed]:
     from d3gnn.bench.spark import WARM_UP_BATCHES, SparkPipeline, SparkRun, bench_session
 
     kind = (stream.workload.schema, model, settings.parts, settings.partitioner)
@@ -284,11 +303,12 @@ def _on_spark(model: GNN, stream: _Stream, keys: list[Keys], settings: PeersSett
         with SparkPipeline(spark, *kind) as pipeline:
             # What is loaded goes in with the first block, in one query: no timed batch is its first.
             before: Iterable[EventBatch] = stream.load()
-            for block, batches, ids in zip(stream.blocks, stream.timed(), keys, strict=True):
+            for k, (block, batches) in enumerate(zip(stream.blocks, stream.timed(), strict=True)):
                 progress = pipeline.feed(chain(before, batches))[-block.timed :]
                 edges = _edges(batches[block.settle :])
                 with closing(SparkRun(pipeline.plan, model, progress)) as run:
-                    found.append(Timed(run.times, edges, run.embeddings(ids), run.messages))
+                    error = expected.error(k, run.embeddings(expected.keys[k]))
+                    found.append(Timed(run.times, edges, error, run.messages))
                 before = []
     return found
 
@@ -298,13 +318,13 @@ def _on_spark(model: GNN, stream: _Stream, keys: list[Keys], settings: PeersSett
 
 def _result(
     workload: Workload, model: GNN, settings: PeersSettings, block: Block, stored: tuple[int, int],
-    found: dict[str, Timed], expected: Floats,
+    found: dict[str, Timed],
 ) -> PeersResult:  # fmt: skip
     systems = {
         name: {
             "seconds_per_batch": float(f"{timed.seconds.mean():.6g}"),
             "edges_per_second": round(timed.edges / timed.seconds.sum(), 2),
-            "max_relative_error": relative_error(timed.embeddings, expected),
+            "max_relative_error": timed.error,
             "batches": len(timed.seconds),
         }
         for name, timed in found.items()
