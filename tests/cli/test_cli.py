@@ -198,6 +198,31 @@ def test_a_demo_that_is_wrong_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "wrong: " in err
 
 
+def test_a_report_of_results(tmp_path: Path) -> None:
+    arguments = (
+        "bench",
+        "peers",
+        "--synthetic",
+        "2000",
+        "--width",
+        "4",
+        "--systems",
+        "ripple,local",
+        "--json",
+    )
+    out, _ = run(*arguments, "--batch", "10", "--batch", "100", "--timed", "2")
+    assert [json.loads(line)["batch"] for line in out.splitlines()] == [10, 100]
+    (tmp_path / "results.json").write_text(out)
+    out, _ = run("bench", "report", "--results", tmp_path / "results.json", "--out", tmp_path / "report")
+    assert out == f"{tmp_path / 'report' / 'report.html'}\n"
+    assert "ripple" in (tmp_path / "report" / "report.md").read_text()
+    run("bench", "report", "--results", tmp_path / "report" / "results.json", "--out", tmp_path)
+    assert (tmp_path / "report.md").read_text() == (tmp_path / "report" / "report.md").read_text()
+    (tmp_path / "bad.json").write_text("{")
+    _, err = run("bench", "report", "--results", tmp_path / "bad.json", "--out", tmp_path, code=2)
+    assert "holds no results of d3gnn bench --json" in err
+
+
 # ---------------------------------------------------------------------- mistakes
 
 
@@ -213,6 +238,13 @@ def test_a_demo_that_is_wrong_says_so(tmp_path: Path, monkeypatch: pytest.Monkey
         (("bench", "growth", "--stored", "many"), "--stored many: numbers with commas between"),
         (("bench", "growth", "--stored", "1000,900"), "900 comes after 1000"),
         (("bench", "partitioner", "--parts", "0"), "at least 1 of each"),
+        (("bench", "peers", "--synthetic", "100", "--systems", "abacus"), "choose some of dgl_full"),
+        (("bench", "peers", "--synthetic", "100", "--batch", "0"), "batch=0: at least 1"),
+        (("bench", "peers", "--synthetic", "100", "--systems", "local"), "take a longer stream"),
+        (("bench", "latency", "--rate", "0"), "rate=0.0: more than 0"),
+        (("bench", "latency", "--synthetic", "10", "--seconds", "2"), "but the stream has 10"),
+        (("bench", "stages"), "give either --edges FILE or --synthetic EDGES"),
+        (("bench", "report", "--results", "nothing.json"), "nothing.json: No such file"),
         (("generate", "no/such/folder/x.parquet"), "the folder no/such/folder does not exist"),
         (("generate", "."), "is a folder"),
         (("generate", "x.parquet", "--deletes", "2"), "deletes=2.0: a share of the edges"),

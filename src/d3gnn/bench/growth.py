@@ -241,11 +241,11 @@ def _subjects(
     if not on_spark:
         warm_up(model, stream.schema, settings.parts, settings.partitioner)
         return [_Local(size, stream, settings, model) for size in stored]
-    from d3gnn.bench.spark import WARM_UP_BATCHES, SparkPipeline, bench_session
+    from d3gnn.bench.spark import WARM_UP_BATCH, WARM_UP_BATCHES, SparkPipeline, bench_session
 
     spark = stack.enter_context(bench_session())
     with SparkPipeline(spark, stream.schema, model, settings.parts, settings.partitioner) as warm:
-        warm.feed(islice(stream.batches(settings.batch), WARM_UP_BATCHES))
+        warm.feed(islice(stream.batches(min(settings.batch, WARM_UP_BATCH)), WARM_UP_BATCHES))
     return [_OnSpark(size, stream, settings, model, spark, stack) for size in stored]
 
 

@@ -29,8 +29,10 @@ from d3gnn.types import Doubles, Floats
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Batches that a pipeline of its own takes in first: Java compiles what it runs often, for a minute.
-WARM_UP_BATCHES = 60
+#: Batches that a pipeline of its own takes in first, and how large they are at most: Java compiles what it
+#: runs often, and what it runs more often once more and better.
+WARM_UP_BATCHES = 150
+WARM_UP_BATCH = 2000
 
 
 class SparkRun:
@@ -204,7 +206,7 @@ def run_on_spark(
     with bench_session(batches + WARM_UP_BATCHES + 10) as spark:
         kind = (workload.schema, model, parts, partitioner, sink)
         with SparkPipeline(spark, *kind) as warm:
-            warm.feed(islice(workload.batches(batch), WARM_UP_BATCHES))
+            warm.feed(islice(workload.batches(min(batch, WARM_UP_BATCH)), WARM_UP_BATCHES))
         with SparkPipeline(spark, *kind) as pipeline:
             progress = pipeline.feed(workload.batches(batch), on_events)
             with closing(SparkRun(pipeline.plan, model, progress)) as run:

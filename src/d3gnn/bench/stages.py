@@ -20,7 +20,7 @@ from d3gnn.nn import GraphSAGE
 from d3gnn.spark.metrics import by_part
 
 #: Batches that go first, until Java is warm.
-WARM_UP = 60
+WARM_UP = 100
 TIMED = 40
 
 

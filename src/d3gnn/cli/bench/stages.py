@@ -18,7 +18,7 @@ def stages(
     batch: Batch = 20_000,
     parts: Parts = 2,
     timed: Annotated[int, typer.Option(help="Batches to time.", metavar="N")] = 40,
-    warm_up: Annotated[int, typer.Option(help="Batches before, until Java is warm.", metavar="N")] = 60,
+    warm_up: Annotated[int, typer.Option(help="Batches before, until Java is warm.", metavar="N")] = 100,
     partitioner: Partitioner = PartitionerName.hdrf,
     layers: Layers = 2,
     width: Width = 64,
