@@ -25,7 +25,7 @@ THROUGHPUT_FIELDS = {
     "messages_per_edge", "bytes_moved", "replication_factor", "max_relative_error", "events", "vertices",
 }  # fmt: skip
 MORE_FIELDS = {
-    "bench", "version", "settings", "engine", "batch", "parts", "partitioner", "threads", "seconds",
+    "bench", "version", "made", "machine", "settings", "imbalance", "engine", "batch", "parts", "partitioner", "threads", "seconds",
     "events_per_second", "batches", "stored_edges", "bytes_per_edge", "bytes_per_vertex", "recomputed",
 }  # fmt: skip
 
@@ -155,7 +155,8 @@ def test_throughput_of_a_generated_file(tmp_path: Path) -> None:
 def test_growth() -> None:
     arguments = ("bench", "growth", "--stored", "300,900", "--batch", "100", "--timed", "2", "--width", "4")
     result = run_json(*arguments)
-    assert set(result) == {"bench", "version", "settings", "sizes", "ratio", "growth", "ratio_by_round"}
+    about = {"bench", "version", "made", "machine", "settings"}
+    assert set(result) == about | {"sizes", "ratio", "growth", "ratio_by_round"}
     assert [row["stored_edges"] for row in result["sizes"]] == [300, 900]
     assert "messages per edge" in run(*arguments)[0]
 
@@ -215,7 +216,7 @@ def test_a_report_of_results(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(out)
     out, _ = run("bench", "report", "--results", tmp_path / "results.json", "--out", tmp_path / "report")
     assert out == f"{tmp_path / 'report' / 'report.html'}\n"
-    assert "ripple" in (tmp_path / "report" / "report.md").read_text()
+    assert "Ripple" in (tmp_path / "report" / "report.md").read_text()
     run("bench", "report", "--results", tmp_path / "report" / "results.json", "--out", tmp_path)
     assert (tmp_path / "report.md").read_text() == (tmp_path / "report" / "report.md").read_text()
     (tmp_path / "bad.json").write_text("{")
