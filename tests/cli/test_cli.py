@@ -25,7 +25,8 @@ THROUGHPUT_FIELDS = {
     "messages_per_edge", "bytes_moved", "replication_factor", "max_relative_error", "events", "vertices",
 }  # fmt: skip
 MORE_FIELDS = {
-    "bench", "version", "made", "machine", "settings", "imbalance", "engine", "batch", "parts", "partitioner", "threads", "seconds",
+    "bench", "version", "made", "machine", "settings", "imbalance", "engine", "batch", "parts",
+    "partitioner", "threads", "seconds",
     "events_per_second", "batches", "stored_edges", "bytes_per_edge", "bytes_per_vertex", "recomputed",
 }  # fmt: skip
 
