@@ -7,7 +7,6 @@ import tempfile
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from d3gnn.bench.spark import SparkPipeline, SparkRun, batch_seconds, bench_sess
 from d3gnn.bench.workload import Workload
 from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.spark.control import command
-from d3gnn.spark.metrics import metrics, output_ages, weighted_percentiles
+from d3gnn.spark.metrics import batch_end, metrics, output_ages, weighted_percentiles
 from d3gnn.spark.replay import replay_stream, write_recording
 from d3gnn.types import Doubles
 
@@ -193,7 +192,7 @@ def _result(
     ages = [output_ages(p) for p in progress]
     p50, p95, p99 = weighted_percentiles(*_joined(ages), (50, 95, 99))
     taken = np.array([_taken_in(p) for p in progress])
-    ended = np.array([_ended(p) for p in progress])
+    ended = np.array([batch_end(p) for p in progress])
     waiting = np.clip((ended - begin) * settings.rate, 0, workload.events) - taken
     offered = taken < workload.events  # later, the backlog can only fall
     outputs = [metrics(p)[f"vertex-{settings.layers}"].get("rows", 0) for p in progress]
@@ -225,11 +224,6 @@ def _result(
         stored_edges=engine.stored_edges,
         timeline=_timeline(ages, ended - begin, waiting),
     )
-
-
-def _ended(progress: Any) -> float:
-    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
-    return float(begun + progress["durationMs"]["triggerExecution"] / 1e3)
 
 
 def _slope(x: Doubles, y: Doubles) -> float:

@@ -77,13 +77,18 @@ def latency(progress: Any) -> dict[str, float]:
     return {"p50": found[0], "p95": found[1], "p99": found[2], "max": float(ages.max())}
 
 
+def batch_end(progress: Any) -> float:
+    """When a batch was over, commit and all, in seconds since 1970."""
+    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
+    return float(begun + progress["durationMs"]["triggerExecution"] / 1e3)
+
+
 def output_ages(progress: Any) -> tuple[Doubles, Doubles]:
     """Milliseconds from the oldest event behind outputs to the end of their batch; how many rows each is for.
 
     They are quantiles within each part. The first of them, the oldest of all, is exact.
     """
-    begun = datetime.fromisoformat(progress["timestamp"]).timestamp() * 1e3
-    ended = begun + progress["durationMs"]["triggerExecution"]
+    ended = batch_end(progress) * 1e3
     ages, weights = [np.zeros(0)], [np.zeros(0)]
     for parts in by_part(progress).values():
         for part in parts:

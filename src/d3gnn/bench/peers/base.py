@@ -117,3 +117,9 @@ class Influenced(Recomputing):
                 self._room = np.zeros((n + n // 2, kept.shape[1]), np.float32)
                 self._room[: len(kept)] = kept
             self._embeddings = self._room[:n]
+
+
+def unique(rows: list[Tensor]) -> Tensor:
+    """All of these rows, each once."""
+    found: Tensor = torch.unique(torch.cat(rows))
+    return found

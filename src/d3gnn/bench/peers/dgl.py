@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from d3gnn.bench.live_graph import Change, LiveGraph
-from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library
+from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library, unique
 from d3gnn.nn import GNN
 from d3gnn.nn.layer import activate
 from d3gnn.types import Ints
@@ -75,7 +75,7 @@ class DglInfluenced(_Dgl, Influenced):
         targets = torch.from_numpy(change.targets)
         reached = torch.from_numpy(change.inputs)
         for _ in range(layers):
-            reached = _unique([reached, graph.out_edges(reached)[1], targets])
+            reached = unique([reached, graph.out_edges(reached)[1], targets])
         sampler = self.library.dataloading.MultiLayerFullNeighborSampler(layers)
         needed, found, blocks = sampler.sample_blocks(graph, reached)
         x = torch.from_numpy(self.graph.inputs)[needed]
@@ -83,8 +83,3 @@ class DglInfluenced(_Dgl, Influenced):
             x = self.layer(i, block, x)
         rows: Ints = np.asarray(found)
         return rows, x
-
-
-def _unique(rows: list[Tensor]) -> Tensor:
-    found: Tensor = torch.unique(torch.cat(rows))
-    return found

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from d3gnn.bench.live_graph import Change, LiveGraph
-from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library
+from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library, unique
 from d3gnn.nn import GNN
 from d3gnn.nn.layer import activate
 from d3gnn.types import Ints
@@ -53,15 +53,10 @@ class PygInfluenced(_Pyg, Influenced):
         targets, reached = torch.from_numpy(change.targets), torch.from_numpy(change.inputs)
         for _ in range(hops):
             further = utils.k_hop_subgraph(reached, 1, edges, num_nodes=n, flow="target_to_source")[0]
-            reached = _unique([further, targets])
+            reached = unique([further, targets])
         needed, inside, places, _ = utils.k_hop_subgraph(
             reached, hops, edges, relabel_nodes=True, num_nodes=n
         )
         found = self.compute(torch.from_numpy(self.graph.inputs)[needed], inside)[places]
         rows: Ints = reached.numpy()
         return rows, found
-
-
-def _unique(rows: list[Tensor]) -> Tensor:
-    found: Tensor = torch.unique(torch.cat(rows))
-    return found
