@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 
 from d3gnn import GraphSchema
 from d3gnn.events import edge
-from d3gnn.kernel.arrays import NoSpaceLeft
 from d3gnn.kernel.blocks import Block, Kind
+from d3gnn.kernel.mapping import NoSpaceLeft
 from d3gnn.spark.outbox import Outbox
 from d3gnn.spark.parcels import Stamp
 from d3gnn.testing import random_batches

@@ -19,7 +19,8 @@ import pytest
 
 import d3gnn
 from d3gnn.kernel import arrays
-from d3gnn.kernel.arrays import MappedSpace, NoSpaceLeft, Space, StateLost, reserve_all
+from d3gnn.kernel.arrays import MappedSpace, Space, StateLost, reserve_all
+from d3gnn.kernel.mapping import NoSpaceLeft
 
 # Another process with the arrays alone: the whole package would take seconds to import.
 _PROLOGUE = f"""
@@ -28,7 +29,8 @@ package = types.ModuleType("d3gnn")
 package.__path__ = [{str(Path(d3gnn.__file__).parent)!r}]
 sys.modules["d3gnn"] = package
 import numpy as np
-from d3gnn.kernel.arrays import MappedSpace, NoSpaceLeft, Space
+from d3gnn.kernel.arrays import MappedSpace, Space
+from d3gnn.kernel.mapping import NoSpaceLeft
 space = MappedSpace(sys.argv[1])
 
 def say(text):

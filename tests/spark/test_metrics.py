@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ class _Row(dict[str, Any]):
 
 
 def progress(*parts: dict[str, Any]) -> dict[str, Any]:
-    return _TIME | {"observedMetrics": {"d3gnn.vertex-2": _Row(parts=list(parts))}}
+    return _TIME | {"observedMetrics": {"d3gnn.vertex-2": _Row(parts=[json.dumps(part) for part in parts])}}
 
 
 def test_latency_is_from_the_oldest_event_to_the_end_of_the_batch() -> None:

@@ -7,22 +7,19 @@ the middle of a batch, and, by its generation, whether arrays have to be mapped 
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import mmap
 import os
-import resource
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from d3gnn.types import Array, Ints
+from d3gnn.kernel.mapping import allocate, map_file
+from d3gnn.types import Ints
 
 _MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
 _LAYOUT = 1
@@ -34,35 +31,8 @@ _LARGE = 2**28
 _CHUNK_ROWS = 2**16
 
 
-@cache
-def _allow_many_files() -> None:
-    """A mapped array holds a file descriptor, and there are a dozen arrays for every operator part."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
 class StateLost(RuntimeError):
     """The arrays of an operator part do not belong to the version that was asked for."""
-
-
-class NoSpaceLeft(OSError):
-    """The file system that holds the arrays is full."""
-
-
-@contextmanager
-def no_room_for(size: int, folder: Path) -> Iterator[None]:
-    """Say plainly what was full, and what helps, where so many bytes do not fit into a folder."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise NoSpaceLeft(
-            errno.ENOSPC,
-            f"no room for {size:,} bytes: the file system is full; free some, "
-            "or keep the arrays somewhere larger",
-            str(folder),
-        ) from error
 
 
 class GrowableArray:
@@ -199,14 +169,13 @@ class MappedSpace(Space):
         self._arrays = {}
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        _allow_many_files()
         self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
         self._release = weakref.finalize(self, os.close, self._file)
         with self.locked():
             fresh = os.fstat(self._file).st_size == 0
             if fresh:
-                self._allocate(self._file, _HEADER_WORDS * 8)
-            self._header = self._map(self._file, _HEADER_WORDS * 8).view(np.int64)
+                allocate(self._file, _HEADER_WORDS * 8, self.folder)
+            self._header = map_file(self._file, _HEADER_WORDS * 8).view(np.int64)
             if fresh:
                 self._header[:2] = _MAGIC, _LAYOUT
         if tuple(self._header[:2]) != (_MAGIC, _LAYOUT):
@@ -271,8 +240,7 @@ class MappedSpace(Space):
     def _grow(self, array: GrowableArray, rows: int) -> None:
         file = os.open(self._path(array), os.O_RDWR | os.O_CREAT, 0o644)
         try:
-            # A sparse file on a full tmpfs would kill the process at the first write; this says so instead.
-            self._allocate(file, rows * array.row_bytes)
+            allocate(file, rows * array.row_bytes, self.folder)
         finally:
             os.close(file)
         self._remap(array, rows)
@@ -285,15 +253,7 @@ class MappedSpace(Space):
             return
         file = os.open(self._path(array), os.O_RDWR)
         try:
-            flat = self._map(file, rows * array.row_bytes)
+            flat = map_file(file, rows * array.row_bytes)
         finally:
             os.close(file)
         array.data = flat.view(array.dtype).reshape(rows, *array.row_shape)
-
-    def _allocate(self, file: int, size: int) -> None:
-        with no_room_for(size, self.folder):
-            os.posix_fallocate(file, 0, size)
-
-    @staticmethod
-    def _map(file: int, size: int) -> Array:
-        return np.frombuffer(mmap.mmap(file, size), np.uint8)

@@ -89,13 +89,19 @@ class EdgeTable:
 def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
     """Where in the table (u, v, key) is, or would be."""
     mask = np.uint64(records.counters[MASK])
-    at = _hash(u, v, key) & mask
+    at = home_of(records, u, v, key)
     while records.table[at] != 0:
         r = records.table[at] - 1
         if records.fields[r, U] == u and records.fields[r, V] == v and records.key[r] == key:
             break
         at = (at + np.uint64(1)) & mask
     return at
+
+
+@lean
+def home_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
+    """The first place in the table where (u, v, key) may be."""
+    return _hash(u, v, key) & np.uint64(records.counters[MASK])
 
 
 @lean
@@ -115,7 +121,7 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
         r = records.table[at] - 1
         if r < 0:
             break
-        home = _hash(records.fields[r, U], records.fields[r, V], records.key[r]) & mask
+        home = home_of(records, records.fields[r, U], records.fields[r, V], records.key[r])
         if ((at - home) & mask) >= ((at - gap) & mask):
             records.table[gap] = r + 1
             gap = at

@@ -14,6 +14,8 @@ from d3gnn.kernel.compiled import lean
 from d3gnn.types import Floats, Ints, Ints32
 
 MARK, VERTEX, TIME, ARRIVAL = range(4)
+#: From so many entries on it pays to go through them in the order of memory.
+_WORTH_SORTING = 256
 #: Arrival of something that no event has caused.
 NEVER = int(np.iinfo(np.int64).max)
 
@@ -26,6 +28,21 @@ def make_touched(vertices: int) -> Ints:
 def size(touched: Ints) -> int:
     """How many vertices are in the set."""
     return int(touched[0, VERTEX])
+
+
+def sort(touched: Ints) -> None:
+    """Put the entries of a large set in the order of their vertices, which is that of memory.
+
+    The set is complete: after this, nothing may be touched before it was emptied.
+    """
+    n = size(touched)
+    if n >= _WORTH_SORTING:
+        entries = touched[1 : n + 1]
+        # Vertex and place in one number: plain numbers are sorted many times faster than places by a key.
+        places = (entries[:, VERTEX] << 32) | np.arange(n)
+        places.sort()
+        places &= 0xFFFF_FFFF
+        entries[:, VERTEX:] = entries.take(places, axis=0)[:, VERTEX:]
 
 
 @lean

@@ -7,7 +7,7 @@ there are may change at every restart.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -50,7 +50,7 @@ def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
     """Partition and, behind it in the same task, Vertex 0: topology and the values of inputs come out."""
     # Without the observation an empty batch would have no task at all (zero partitions).
     watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
-    columns = _parcel_columns(partition=metrics.PARTITION, said=metrics.OPERATOR)
+    columns = _parcel_columns("partition", "said")
     parcels = watched.coalesce(1).mapInArrow(_inputs_task(plan), columns)
     parcels = metrics.watch("partition", parcels, "partition")
     return metrics.watch("vertex-0", parcels, "said")
@@ -59,7 +59,7 @@ def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
 def run_operator(plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame) -> DataFrame:
     """Every part of one operator takes its parcels of a batch in."""
     task = _operator_task(plan, name, sources)
-    columns = _parcel_columns(said=metrics.OPERATOR)
+    columns = _parcel_columns("said")
     parcels = _exchange(plan, tasks, parcels).mapInArrow(task, columns)
     return metrics.watch(name, parcels, "said")
 
@@ -69,8 +69,8 @@ def run_output(
 ) -> DataFrame:
     """The last operator; rows for people come out. Not everybody reads all of them, unless `read_whole`."""
     task = _output_task(plan, name, sources)
-    said = f"said {metrics.column_type(metrics.OUTPUT)}"
-    schema = cast(StructType, StructType.fromDDL(f"part int, id {id_type}, {OUTPUT}, {said}"))
+    columns = f"part int, id {id_type}, {OUTPUT}, said {metrics.SAID}"
+    schema = cast(StructType, StructType.fromDDL(columns))
     # Numbers that cannot be null are written without a look at each.
     schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
     rows = _exchange(plan, tasks, parcels).mapInArrow(task, schema)
@@ -80,9 +80,8 @@ def run_output(
     return rows.drop("part")
 
 
-def _parcel_columns(**said: Sequence[str]) -> str:
-    columns = [f"{name} {metrics.column_type(names)}" for name, names in said.items()]
-    return ", ".join(["target int, parcel binary", *columns])
+def _parcel_columns(*said: str) -> str:
+    return ", ".join(["target int, parcel binary", *(f"{name} {metrics.SAID}" for name in said)])
 
 
 def _exchange(plan: Plan, tasks: int, parcels: DataFrame) -> DataFrame:

@@ -9,14 +9,14 @@ A file that would take much of the memory, as when a large graph is loaded in a 
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from d3gnn.kernel.arrays import StateLost, no_room_for
+from d3gnn.kernel.arrays import StateLost
 from d3gnn.kernel.blocks import Block
+from d3gnn.kernel.mapping import allocate, map_file
 from d3gnn.spark.parcels import Parcels, Stamp, pack_parcels
 
 _HEAD = struct.Struct("<8sqqqq")  # then targets and ends of the parcels
@@ -83,9 +83,8 @@ class Outbox:
             if has > _WASTE * size:
                 os.ftruncate(file, size)
             elif has < size:
-                with no_room_for(size, path.parent):
-                    os.posix_fallocate(file, 0, size)
-            return memoryview(mmap.mmap(file, size))
+                allocate(file, size, path.parent)
+            return map_file(file, size).data
         finally:
             os.close(file)
 
@@ -109,7 +108,7 @@ def _open(path: Path, stamp: Stamp) -> tuple[memoryview, int, int]:
     try:
         # Writable, although nobody writes: compiled code takes read-only arrays for another type, and would
         # be compiled twice.
-        view = memoryview(mmap.mmap(file, 0))
+        view = map_file(file, os.fstat(file).st_size).data
     finally:
         os.close(file)
     magic, epoch, batch, count, first = _HEAD.unpack_from(view, 0)

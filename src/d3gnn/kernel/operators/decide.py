@@ -22,6 +22,7 @@ from d3gnn.kernel.edge_table import (
     U,
     V,
     free_record,
+    home_of,
     new_record,
     place_of,
     vacate,
@@ -38,6 +39,7 @@ from d3gnn.kernel.partitioners.base import (
     REPLICA_PART,
     REPLICA_SLOT,
 )
+from d3gnn.kernel.prefetch import fetch
 from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32, Small
 
 # Compiled code reads plain integers.
@@ -49,6 +51,8 @@ _NO_VERTEX, _NO_EDGE = int(Reason.NO_SUCH_VERTEX), int(Reason.NO_SUCH_EDGE)
 MULTI, APPEND = 1, 2
 VERTICES, REPLICAS = 0, 1
 _GONE, _HERE = 1, 2
+#: Events that are decided while memory is on its way.
+_AHEAD = 6
 
 
 #: A named tuple as a plain one: the way from Python into compiled code is several times faster for those.
@@ -145,6 +149,7 @@ def _decide(
 ) -> None:  # fmt: skip
     first_vertex = graph.counters[VERTICES]
     for k in range(len(order)):
+        _look_ahead(k, order, events, rules, graph, records)
         i = order[k]
         if status[i] != 0:
             continue
@@ -158,6 +163,31 @@ def _decide(
     for a in range(out.counts[N_ADD]):
         if out.lists[ADD_RECORD, a] >= 0:
             records.fields[out.lists[ADD_RECORD, a], ADDED] = 0
+
+
+@lean
+def _look_ahead(
+    k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords
+) -> None:
+    """Ask for what the events after number k will look at: ids lead to vertices, and those to replicas."""
+    last = len(order) - 1
+    if last < _AHEAD:
+        return
+    far = order[min(last, k + 3 * _AHEAD)]
+    fetch(graph.live, events.src[far])
+    fetch(graph.live, events.dst[far])
+    near = order[min(last, k + 2 * _AHEAD)]
+    u, v = _live(events.src[near], graph), _live(events.dst[near], graph)
+    fetch(graph.placement.vertex, u)
+    fetch(graph.placement.vertex, v)
+    if rules.mode != APPEND and u >= 0 and v >= 0:
+        fetch(records.table, home_of(records, u, v, events.key[near]))
+    next = order[min(last, k + _AHEAD)]
+    u, v = _live(events.src[next], graph), _live(events.dst[next], graph)
+    if u >= 0:
+        fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)
+    if v >= 0:
+        fetch(graph.placement.replica, graph.placement.vertex[v, FIRST_REPLICA] - 1)
 
 
 @lean

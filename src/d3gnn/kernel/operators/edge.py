@@ -24,7 +24,7 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, touch
+from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, sort, touch
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
 
@@ -175,6 +175,7 @@ class Edge(Operator[EdgeState]):
         n = size(state.touched)
         if not n and not whole:
             return []
+        sort(state.touched)
         ends = np.zeros(self.parts + 1, INT64)
         columns = (
             np.empty(n, INT32), np.empty(n, INT32), np.empty(n, INT64), np.empty(n, INT64),

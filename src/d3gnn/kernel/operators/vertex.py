@@ -29,7 +29,7 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Operator, Spaces
-from d3gnn.kernel.touched import NEVER, size, touch_all, touch_rows
+from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, Array, Doubles, Floats, Ints, Ints32
 
@@ -147,6 +147,7 @@ class Vertex(Operator[m.VertexState]):
         changed = m.room_for(n, self.width)
         if not n:
             return changed
+        sort(touched)
         kept = 0
         for begin in range(0, n, _MOST):
             arrays, tensors = self._desk(min(_MOST, n - begin), layer)
