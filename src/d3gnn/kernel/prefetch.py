@@ -13,30 +13,44 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
+from d3gnn.kernel.compiled import lean
 from d3gnn.types import Array
 
+#: Bytes that come at a time.
+LINE = 64
+#: Rows that are worked on while others are on their way.
+AHEAD = 6
 _READ, _KEEP, _DATA = 0, 3, 1
 _INT32 = ir.IntType(32)
 _BYTE_POINTER = ir.IntType(8).as_pointer()
 
 
 @intrinsic
-def _fetch(typing: Any, array: Any, row: Any) -> Any:
+def _fetch(typing: Any, array: Any, row: Any, byte: Any) -> Any:
     def code(context: Any, builder: ir.IRBuilder, signature: Any, args: Any) -> Any:
-        kind, integer = signature.args
-        view = context.make_array(kind)(context, builder, args[0])
-        at = builder.mul(
-            context.cast(builder, args[1], integer, types.intp), builder.extract_value(view.strides, 0)
-        )
-        address = builder.gep(builder.bitcast(view.data, _BYTE_POINTER), [at])
+        view = context.make_array(signature.args[0])(context, builder, args[0])
+        row, byte = (context.cast(builder, args[i], signature.args[i], types.intp) for i in (1, 2))
+        begin = builder.mul(row, builder.extract_value(view.strides, 0))
+        address = builder.gep(builder.bitcast(view.data, _BYTE_POINTER), [builder.add(begin, byte)])
         takes = ir.FunctionType(ir.VoidType(), [_BYTE_POINTER, _INT32, _INT32, _INT32])
         function = builder.module.declare_intrinsic("llvm.prefetch", [_BYTE_POINTER], takes)
         builder.call(function, [address, *(ir.Constant(_INT32, hint) for hint in (_READ, _KEEP, _DATA))])
         return context.get_dummy_value()
 
-    return types.void(array, row), code
+    return types.void(array, row, byte), code
 
 
-#: `fetch(array, row)` begins to bring the first bytes of a row into the caches, for compiled code; one that
-#: does not exist does no harm.
-fetch: Callable[[Array, Any], None] = cast(Any, _fetch)
+_fetch_line: Callable[[Array, Any, int], None] = cast(Any, _fetch)
+
+
+@lean
+def fetch(array: Array, row: Any) -> None:
+    """Begin to bring the first bytes of a row into the caches; a row that does not exist does no harm."""
+    _fetch_line(array, row, 0)
+
+
+@lean
+def fetch_row(array: Array, row: int) -> None:
+    """Begin to bring a row into the caches."""
+    for byte in range(0, array.shape[1] * array.itemsize, LINE):
+        _fetch_line(array, row, byte)

@@ -10,6 +10,7 @@ import numpy as np
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator
 from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
@@ -50,7 +51,11 @@ def _add(
     values: Floats, state: Doubles, count: Ints32, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
+    last = len(src) - 1
     for i in range(len(src)):
+        next = min(last, i + AHEAD)
+        fetch_row(values, src[next])
+        fetch_row(state, dst[next])
         u, v = src[i], dst[i]
         for k in range(width):
             state[v, k] += values[u, k]
@@ -83,7 +88,12 @@ def _replace(
 ) -> int:  # fmt: skip
     width = state.shape[1]
     messages = 0
+    last = len(sources) - 1
     for i in range(len(sources)):
+        fetch(segments, sources[min(last, i + 2)])
+        next = sources[min(last, i + 1)]
+        fetch_row(values, next)
+        fetch(pool, segments[next, BEGIN])
         u = sources[i]
         changed = False
         for k in range(width):
@@ -96,6 +106,9 @@ def _replace(
         end = begin + segments[u, LENGTH]
         messages += end - begin
         for j in range(begin, end):
+            next = pool[min(end - 1, j + AHEAD), OTHER]
+            fetch(touched, next + 1)
+            fetch_row(state, next)
             v = pool[j, OTHER]
             for k in range(width):
                 state[v, k] += difference[k]

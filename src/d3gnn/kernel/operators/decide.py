@@ -39,7 +39,7 @@ from d3gnn.kernel.partitioners.base import (
     REPLICA_PART,
     REPLICA_SLOT,
 )
-from d3gnn.kernel.prefetch import fetch
+from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32, Small
 
 # Compiled code reads plain integers.
@@ -51,8 +51,6 @@ _NO_VERTEX, _NO_EDGE = int(Reason.NO_SUCH_VERTEX), int(Reason.NO_SUCH_EDGE)
 MULTI, APPEND = 1, 2
 VERTICES, REPLICAS = 0, 1
 _GONE, _HERE = 1, 2
-#: Events that are decided while memory is on its way.
-_AHEAD = 6
 
 
 #: A named tuple as a plain one: the way from Python into compiled code is several times faster for those.
@@ -171,18 +169,18 @@ def _look_ahead(
 ) -> None:
     """Ask for what the events after number k will look at: ids lead to vertices, and those to replicas."""
     last = len(order) - 1
-    if last < _AHEAD:
+    if last < AHEAD:
         return
-    far = order[min(last, k + 3 * _AHEAD)]
+    far = order[min(last, k + 3 * AHEAD)]
     fetch(graph.live, events.src[far])
     fetch(graph.live, events.dst[far])
-    near = order[min(last, k + 2 * _AHEAD)]
+    near = order[min(last, k + 2 * AHEAD)]
     u, v = _live(events.src[near], graph), _live(events.dst[near], graph)
     fetch(graph.placement.vertex, u)
     fetch(graph.placement.vertex, v)
     if rules.mode != APPEND and u >= 0 and v >= 0:
         fetch(records.table, home_of(records, u, v, events.key[near]))
-    next = order[min(last, k + _AHEAD)]
+    next = order[min(last, k + AHEAD)]
     u, v = _live(events.src[next], graph), _live(events.dst[next], graph)
     if u >= 0:
         fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)

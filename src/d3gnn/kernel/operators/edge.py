@@ -24,6 +24,7 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.base import Operator, Spaces
+from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, sort, touch
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
@@ -252,7 +253,12 @@ def _gather_partials(
     ends[0] = 0
     for p in range(1, len(ends)):
         ends[p] += ends[p - 1]
-    for at in range(1, touched[0, VERTEX] + 1):
+    last = touched[0, VERTEX]
+    for at in range(1, last + 1):
+        next = touched[min(last, at + AHEAD), VERTEX]
+        fetch(touched, next + 1)
+        fetch(count, next)
+        fetch_row(sums, next)
         v = touched[at, VERTEX]
         touched[v + 1, MARK] = 0
         p = master[v, 0] - 1

@@ -10,6 +10,7 @@ from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
+from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, touch
 from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Doubles, Floats, Hashes, Ints, Ints32
 
@@ -206,7 +207,13 @@ def take_partials(
         for row in range(len(first)):
             if first[row] > 0:
                 _forget_partial(row, source, first, partials, counters)
+    last = len(which) - 1
     for i in range(len(which)):
+        fetch(first, which[min(last, i + 2 * AHEAD)])
+        next = which[min(last, i + AHEAD)]
+        fetch(touched, next + 1)
+        fetch(partials, first[next] - 1)
+        fetch_row(states, first[next] - 1)
         row = which[i]
         if arrival[i] != NEVER:
             touch(touched, row, time[i], arrival[i])
@@ -238,7 +245,13 @@ def join_partials(
 ) -> None:  # fmt: skip
     """Root and aggregate of touched masters from number `begin` on; `total` is room for one sum."""
     root_width, width = roots.shape[1], states.shape[1]
+    last = begin + len(root)
     for i in range(len(root)):
+        fetch(first, touched[min(last, begin + i + 1 + 2 * AHEAD), VERTEX])
+        next = touched[min(last, begin + i + 1 + AHEAD), VERTEX]
+        fetch_row(roots, next)
+        fetch(partials, first[next] - 1)
+        fetch_row(states, first[next] - 1)
         row = touched[begin + i + 1, VERTEX]
         for k in range(root_width):
             root[i, k] = roots[row, k]
@@ -267,7 +280,9 @@ def renew(
     How many are then there. After the last rows the set is empty.
     """
     width = value.shape[1]
-    for i in range(begin, begin + len(fresh)):
+    last = begin + len(fresh)
+    for i in range(begin, last):
+        fetch_row(value, touched[min(last, i + 1 + AHEAD), VERTEX])
         row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
         for k in range(width):
@@ -279,7 +294,7 @@ def renew(
             rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
             unsent[row] = 0
             kept += 1
-    if begin + len(fresh) == touched[0, VERTEX]:
+    if last == touched[0, VERTEX]:
         touched[0, VERTEX] = 0
     return kept
 
