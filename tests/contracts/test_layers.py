@@ -22,7 +22,7 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.kernel.aggregators import aggregator, aggregators
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.nn import GNN, Layer
-from d3gnn.nn.layer import make_layer
+from d3gnn.nn.layer import Affine, make_layer
 from d3gnn.testing import Witness, random_batches
 
 WIDTHS = [(3, 5), (5, 3), (4, 4), (1, 1)]
@@ -86,6 +86,26 @@ def test_widths_are_as_declared(layer: Layer) -> None:
         out = outputs(layer, inputs(layer, n))
         assert [tuple(o.shape) for o in out] == [(n, width) for width in expected]
         assert {o.dtype for o in out} == {torch.float32}
+
+
+def affine(layer: Layer) -> Affine | None:
+    return layer.affine
+
+
+@every
+def test_an_affine_update_is_what_it_says(layer: Layer) -> None:
+    root, aggregate = torch.randn(2, 9, layer.message_width).unbind()
+    assert affine(layer) is None, "before the weights are prepared"
+    layer.prepare()
+    if found := affine(layer):
+        left, right, bias, relu = found
+        expected = aggregate.numpy() @ left + root.numpy() @ right + bias
+        expected = np.maximum(expected, 0) if relu else expected
+        with torch.inference_mode():
+            np.testing.assert_allclose(layer.update(root, aggregate).numpy(), expected, rtol=1e-5, atol=1e-6)
+    layer.train()
+    assert affine(layer) is None, "when the weights are about to change"
+    layer.eval()
 
 
 @every

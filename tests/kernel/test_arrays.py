@@ -268,8 +268,8 @@ def test_another_layout_is_refused(tmp_path: Path, word: int) -> None:
 
 
 @contextmanager
-def small_file_system(folder: Path) -> Iterator[None]:
-    command = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
+def small_file_system(folder: Path, size: str = "64k") -> Iterator[None]:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -282,19 +282,27 @@ def small_file_system(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_full_file_system_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
-    with small_file_system(tmp_path):
+@pytest.mark.parametrize(
+    ("file_system", "fits", "too_much"), [("64k", 1000, 10**6), ("16m", 5 * 10**6, 10**8)]
+)
+def test_full_file_system_is_an_error_and_not_a_signal(
+    tmp_path: Path, file_system: str, fits: int, too_much: int
+) -> None:
+    with small_file_system(tmp_path, file_system):
         # In a process of its own: what is to be seen is that it lives on.
         fill = (
             "array = space.array('a', np.int8)\n"
-            "array.reserve(1000)\n"
+            f"array.reserve({fits})\n"
             "array.data[:] = 1\n"
             "try:\n"
-            "    array.reserve(1_000_000)\n"
+            f"    array.reserve({too_much})\n"
             "except NoSpaceLeft as error:\n"
             "    say(f'{error.errno} {error.filename}')\n"
             "array.data[:] += 1\n"
             "assert (array.data == 2).all()\n"
+            "other = MappedSpace(sys.argv[1]).array('a', np.int8)\n"
+            "assert len(other.data) == len(array.data), 'the file is as it was'\n"
+            "assert (other.data == 2).all()\n"
         )
         assert finish(start(tmp_path, fill)) == f"{errno.ENOSPC} {tmp_path}"
 

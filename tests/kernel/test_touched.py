@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from d3gnn.kernel.touched import ARRIVAL, MARK, TIME, VERTEX, clear, make_touched, size, touch_all
+from d3gnn.kernel.touched import ARRIVAL, MARK, TIME, VERTEX, clear, make_touched, size, sort, touch_all
 
 TOUCHES = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(-9, 9)), max_size=20)
 
@@ -28,3 +28,17 @@ def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
         clear(touched)
         assert not touched[:, MARK].any()
         assert size(touched) == 0
+
+
+def test_a_large_set_is_sorted_and_stays_the_same_set() -> None:
+    rng = np.random.default_rng(0)
+    touched = make_touched(5000)
+    vertices = rng.permutation(5000)[:1000].astype(np.int32)
+    time, arrival = rng.integers(0, 99, (2, 1000))
+    touch_all(touched, vertices, time, arrival)
+    before = touched[1:1001, VERTEX:].tolist()
+    sort(touched)
+    assert touched[1:1001, VERTEX:].tolist() == sorted(before)
+    assert size(touched) == 1000
+    clear(touched)
+    assert not touched[:, MARK].any()

@@ -25,6 +25,7 @@ from d3gnn.types import Array
 LARGE_PAGE = 2**21
 _NO_ACCESS, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1: make large pages of what is there, now
+_AT_ONCE = getattr(mmap, "MAP_POPULATE", 0)
 _FAILED = ctypes.c_void_p(-1).value
 
 _libc: Any = ctypes.CDLL(None, use_errno=True)
@@ -74,22 +75,23 @@ def allocate(file: int, size: int, folder: Path) -> None:
         raise
 
 
-def map_file(file: int, size: int) -> Array:
+def map_file(file: int, size: int, *, whole: bool = False) -> Array:
     """So many bytes from a file's beginning, shared with all who map it; there as long as anybody holds it.
 
-    The file may be closed, or deleted.
+    The file may be closed, or deleted. Pages are looked up when they are first used, or, for those who will
+    use the `whole`, all at once: a tenth of the time for each.
     """
-    return np.asarray(_Mapping(file, 0, size))
+    return np.asarray(_Mapping(file, 0, size, _AT_ONCE if whole else 0))
 
 
 class _Mapping:
     """A mapped stretch of a file, for numpy to look at; it goes when the last array over it goes."""
 
-    def __init__(self, file: int, begin: int, size: int) -> None:
+    def __init__(self, file: int, begin: int, size: int, flags: int = 0) -> None:
         self.size = size
         # Python's own mmap says nothing of the address, and holds a descriptor for each map.
         wanted = _large_page_address(size) if size >= LARGE_PAGE else None
-        self.address = _libc.mmap(wanted, size, _READ_WRITE, mmap.MAP_SHARED, file, begin)
+        self.address = _libc.mmap(wanted, size, _READ_WRITE, mmap.MAP_SHARED | flags, file, begin)
         if self.address == _FAILED:
             number = ctypes.get_errno()
             raise OSError(number, f"cannot map {size:,} bytes: {os.strerror(number)}")

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from d3gnn.types import Floats
+
 _KINDS: dict[str, type[Layer]] = {}
 
 _ACTIVATIONS = {"relu": torch.relu_, "tanh": torch.tanh, "elu": nn.functional.elu, None: None}
+
+
+class Affine(NamedTuple):
+    """An update that is `aggregate @ left + root @ right + bias`, and 0 for what is below it if `relu`."""
+
+    left: Floats
+    right: Floats
+    bias: Floats
+    relu: bool
 
 
 class Layer(nn.Module):
@@ -30,6 +41,9 @@ class Layer(nn.Module):
     root_width: int
     #: Whether message and root are both the vertex's value itself: it then travels once.
     sends_value: bool = False
+    #: What `update` computes, where that is so simple: for a few rows, a call of torch takes longer than the
+    #: arithmetic. Known after `prepare`.
+    affine: Affine | None = None
     kind: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

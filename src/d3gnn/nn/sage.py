@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from d3gnn.nn.layer import Layer, activate, check_activation
+from d3gnn.nn.layer import Affine, Layer, activate, check_activation
 from d3gnn.nn.model import GNN
 
 AGGREGATORS = ("sum", "mean")
@@ -45,17 +46,23 @@ class SAGE(Layer):
         self._prepared: tuple[Tensor, Tensor, Tensor] | None = None
 
     def prepare(self) -> None:
-        self._prepared = None
+        self._forget()
         with torch.inference_mode():
             self._prepared = tuple(weight.clone() for weight in self._weights())  # type: ignore[assignment]
+            if not self.narrows and self.activation in ("relu", None):
+                left, right, bias = (np.ascontiguousarray(weight.numpy()) for weight in self._weights())
+                self.affine = Affine(left, right, bias, self.activation == "relu")
 
     def train(self, mode: bool = True) -> SAGE:
-        self._prepared = None  # the weights are about to change
+        self._forget()  # the weights are about to change
         return super().train(mode)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        self._prepared = None  # there are other weights now
+        self._forget()  # there are other weights now
         super()._load_from_state_dict(*args, **kwargs)
+
+    def _forget(self) -> None:
+        self._prepared = self.affine = None
 
     def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         """W_l and W_r, transposed, and b. Looking them up in modules takes longer than a small product."""

@@ -84,7 +84,7 @@ class Outbox:
                 os.ftruncate(file, size)
             elif has < size:
                 allocate(file, size, path.parent)
-            return map_file(file, size).data
+            return map_file(file, size, whole=True).data
         finally:
             os.close(file)
 

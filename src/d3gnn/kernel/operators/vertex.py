@@ -39,9 +39,10 @@ _FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES)]
 
 
 #: Where a layer's update finds roots and aggregates of so many rows, as arrays (with room for one sum) and
-#: as tensors over them. Those for few rows are kept: making them takes longer than such an update. So are
-#: those for the most rows that are updated at once: as many as stay in the processor's caches.
-_Desk = tuple[tuple[Floats, Floats, Doubles], tuple[torch.Tensor, torch.Tensor]]
+#: as tensors over them; and where a few new values are put. Those for few rows are kept: making them takes
+#: longer than such an update. So are those for the most rows that are updated at once: as many as stay in the
+#: processor's caches.
+_Desk = tuple[tuple[Floats, Floats, Doubles], tuple[torch.Tensor, torch.Tensor], Floats]
 _SMALL = 16
 _MOST = 4096
 
@@ -147,17 +148,31 @@ class Vertex(Operator[m.VertexState]):
         changed = m.room_for(n, self.width)
         if not n:
             return changed
-        sort(touched)
-        kept = 0
-        for begin in range(0, n, _MOST):
-            arrays, tensors = self._desk(min(_MOST, n - begin), layer)
-            m.join_partials(begin, touched, rows.root, *state.partials, self._divides, *arrays)
-            fresh = layer.update(*tensors).numpy()
-            kept = m.renew(begin, kept, fresh, rows.value, rows.unsent, touched, *changed)
+        if n <= _SMALL and layer.affine is not None:
+            (root, aggregate, total), _, fresh = self._desk(n, layer)
+            first, partials, states = state.partials
+            left, right, bias, relu = layer.affine
+            kept = m.renew_few(
+                touched, rows.root, first, partials, states, self._divides, root, aggregate, total,
+                left, right, bias, relu, fresh, rows.value, rows.unsent, *changed,
+            )  # fmt: skip
+        else:
+            kept = self._renew_many(state, layer, changed)
         if kept == n:
             return changed
         row, value, time, arrival = changed
         return row[:kept], value[:kept], time[:kept], arrival[:kept]
+
+    def _renew_many(self, state: m.VertexState, layer: Layer, changed: m.Changed) -> int:
+        rows, touched = state.rows, state.touched
+        sort(touched)
+        n, kept = size(touched), 0
+        for begin in range(0, n, _MOST):
+            arrays, tensors, _ = self._desk(min(_MOST, n - begin), layer)
+            m.join_partials(begin, touched, rows.root, *state.partials, self._divides, *arrays)
+            fresh = layer.update(*tensors).numpy()
+            kept = m.renew(begin, kept, fresh, rows.value, rows.unsent, touched, *changed)
+        return kept
 
     def _desk(self, rows: int, layer: Layer) -> _Desk:
         desk = self._desks.get(rows)
@@ -165,7 +180,8 @@ class Vertex(Operator[m.VertexState]):
             root = np.empty((rows, layer.root_width), FLOAT32)
             aggregate = np.empty((rows, layer.message_width), FLOAT32)
             total = np.empty(layer.message_width)
-            desk = (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate))
+            fresh = np.empty((rows if rows <= _SMALL else 0, layer.out_width), FLOAT32)
+            desk = (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate)), fresh
             if rows <= _SMALL or rows == _MOST:
                 self._desks[rows] = desk
         return desk
