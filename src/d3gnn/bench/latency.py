@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Seconds of the stream that a pipeline of its own takes in first, while Java compiles.
 WARM_UP = 30.0
 #: Seconds that a query gets to start before the first event arrives.
-_HEAD_START = 4.0
+_HEAD_START = 10.0
 #: Empty batches that are timed at the end, on the graph as it is then.
 EMPTY_BATCHES = 30
 #: The rows of the timeline.

@@ -34,6 +34,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
         yield ["throughput", *main, "--engine", "spark", "--parts", "2", "--batch", str(batch)]
     batches = ["--batch", "1", "--batch", "2000", "--batch", "20000"]
     yield ["peers", *main, *batches]
+    yield ["peers", *main, "--batch", "100000", "--systems", "dgl_full,pyg_full,local,spark"]
     yield [
         "peers",
         *mixed,
