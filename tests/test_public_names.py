@@ -12,7 +12,7 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latency",
-        "latest", "metrics", "nn", "session",
+        "latest", "metrics", "nn", "session", "windows",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
@@ -21,6 +21,7 @@ PUBLIC = {
         "keys_of", "label", "order", "validate", "vertex",
     ],
     "d3gnn.nn": ["GNN", "SAGE", "GraphSAGE", "Layer"],
+    "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],
     "d3gnn.testing": ["Witness", "event_batches", "random_batches", "schemas"],
 }  # fmt: skip
 

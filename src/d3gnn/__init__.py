@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from d3gnn import events, nn
+    from d3gnn import events, nn, windows
     from d3gnn.events import GraphSchema
     from d3gnn.kernel.local import LocalEngine
     from d3gnn.kernel.partitioners import HDRF, Random
@@ -26,6 +26,7 @@ __all__ = [
     "metrics",
     "nn",
     "session",
+    "windows",
 ]
 __version__ = "0.1.0"
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
+from d3gnn.kernel.windows import Window
 from d3gnn.nn.model import GNN
-from d3gnn.spark.control import command
+from d3gnn.spark.control import Kind, command
 from d3gnn.spark.host import run_inputs, run_operator, run_output, with_commands
 from d3gnn.spark.models import put_model
 from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
@@ -42,6 +43,10 @@ class StreamingGNN:
         Folder for the arrays on the host, in memory-backed files where there are such unless given.
     on_dead_letter:
         `keep` bad events, with their reasons, in the store's `dead_letters`, or `stop` at the first.
+    window:
+        Lets what changes at a vertex wait for more to change there, and sends it on as one; see
+        `d3gnn.windows`. One window for all operators, or a pair: for the partial aggregates of Edge operators
+        and for the values of Vertex operators. Runs that end, end with nothing waiting.
     """
 
     def __init__(
@@ -55,6 +60,7 @@ class StreamingGNN:
         schema: GraphSchema | None = None,
         arrays: str | Path | None = None,
         on_dead_letter: str = "keep",
+        window: Window | tuple[Window | None, Window | None] | None = None,
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
@@ -66,6 +72,7 @@ class StreamingGNN:
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
+        self.reduce, self.forward = window if isinstance(window, tuple) else (window, window)
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
         """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
@@ -78,7 +85,8 @@ class StreamingGNN:
         self, store: str, events: DataFrame, tasks: int | None, read_whole: bool = False
     ) -> DataFrame:
         advise(events.sparkSession)
-        events = with_commands(store, events)
+        windowed = self.reduce is not None or self.forward is not None
+        events = with_commands(store, events, self._arrays(store) if windowed else None)
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
 
@@ -130,9 +138,16 @@ class StreamingGNN:
 
     def refresh(self) -> None:
         """Ask the running query to make everything anew from the log, in its next batch."""
+        self._command("refresh")
+
+    def drain(self) -> None:
+        """Ask the running query to send all that waits in windows, in its next batch."""
+        self._command("drain")
+
+    def _command(self, kind: Kind) -> None:
         if self.store is None:
             raise ValueError("there is no store yet: start the pipeline first")
-        command(f"{self.store}/control", "refresh")
+        command(f"{self.store}/control", kind)
 
     def plan(self, types: dict[str, str]) -> Plan:
         """What the workers are told, for events whose columns have these Spark types; settles the store."""
@@ -152,7 +167,7 @@ class StreamingGNN:
         return Plan(
             name=self.name,
             store=self.store,
-            arrays=self.arrays or default_arrays(self.name, self.store),
+            arrays=self._arrays(self.store),
             parts=self.parts,
             partitioner=self.partitioner,
             schema=self.schema,
@@ -160,4 +175,9 @@ class StreamingGNN:
             model_version=version,
             layers=len(self.model.layers),
             stop_on_dead_letter=self.on_dead_letter == "stop",
+            reduce=self.reduce,
+            forward=self.forward,
         )
+
+    def _arrays(self, store: str) -> str:
+        return self.arrays or default_arrays(self.name, store)

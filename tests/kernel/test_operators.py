@@ -48,7 +48,9 @@ class PackingEngine(LocalEngine):
         return [
             out
             for part in range(self.parts)
-            for out in operator.process(part, [block for block in received if block.target == part])
+            for out in operator.process(
+                part, [block for block in received if block.target == part], self.moment
+            )
         ]
 
 
@@ -114,7 +116,7 @@ class RelayEngine(LocalEngine):
             crew = self._turns.choice(self._crews)
             worker = next(o for o in crew if o.name == operator.name)
             with worker.space(part).locked():
-                out += worker.process(part, [block for block in blocks if block.target == part])
+                out += worker.process(part, [block for block in blocks if block.target == part], self.moment)
         return out
 
     def embeddings(self, ids: list[Key] | Keys | None = None) -> Floats:  # type: ignore[override]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Batches that a pipeline of its own takes in first, and how large they are at most: Java compiles what it
 #: runs often, and what it runs more often once more and better.
-WARM_UP_BATCHES = 150
+WARM_UP_BATCHES = 120
 WARM_UP_BATCH = 2000
 
 

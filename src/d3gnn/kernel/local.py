@@ -31,8 +31,10 @@ from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
+from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
+from d3gnn.kernel.windows import Window
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.types import Bools, Floats, Ints, Small
@@ -97,6 +99,9 @@ class LocalEngine:
     folder:
         Keep the arrays in memory-mapped files under this folder instead of in memory. What is there is lost:
         `save` and `load` keep an engine.
+    window:
+        Lets what changes wait for more to change: a window (`d3gnn.windows`) for all operators, or one for
+        partial aggregates at Edge operators and one for values at Vertex operators. `drain` sends what waits.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -117,6 +122,7 @@ class LocalEngine:
         partitioner: str | Partitioner = "hdrf",
         schema: GraphSchema | None = None,
         folder: str | Path | None = None,
+        window: Window | tuple[Window | None, Window | None] | None = None,
     ) -> None:
         self.model = model.eval()
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
@@ -128,11 +134,17 @@ class LocalEngine:
         self._opened: dict[tuple[str, int], Space] = {}
         self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
         layers: list[Layer | None] = [None, *model.layers, None]
+        self.window = window
+        reduce, forward = window if isinstance(window, tuple) else (window, window)
         self.vertices = [
-            Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space)
+            Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space, forward)
             for i in range(len(layers) - 1)
         ]
-        self.edges = [Edge(i, parts, layer, self._space) for i, layer in enumerate(model.layers, start=1)]
+        self.edges = [
+            Edge(i, parts, layer, self._space, reduce) for i, layer in enumerate(model.layers, start=1)
+        ]
+        #: When the batch at hand is taken in.
+        self.moment = AT_ONCE
         chain: list[Operator[Any]] = [self.vertices[0]]
         for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
             chain += [edge, vertex]
@@ -157,6 +169,36 @@ class LocalEngine:
         """
         batch = EventBatch.of(events)
         self._clock = max(self._clock, time.time_ns() // 1000 if clock is None else clock)
+        self.moment = Moment(self._clock)
+        return self._apply(batch)
+
+    def drain(self, clock: int | None = None) -> Updates:
+        """Send all that waits in windows: the embeddings are then those of the graph as it is."""
+        self._clock = max(self._clock, time.time_ns() // 1000 if clock is None else clock)
+        self.moment = Moment(self._clock, drain=True)
+        return self._apply(EventBatch.of([]))
+
+    def pending(self) -> dict[str, int]:
+        """How many vertices wait in the windows of each operator that has one."""
+        found: dict[str, int] = {}
+        for operator, _, _ in self._chain:
+            for part in range(self.parts):
+                if (waiting := operator.pending(part)) is not None:
+                    found[operator.name] = found.get(operator.name, 0) + len(waiting)
+        return found
+
+    def next_deadline(self) -> int | None:
+        """When the next of those that wait is due, in microseconds; None if nothing waits."""
+        due = [
+            deadline
+            for operator, _, _ in self._chain
+            for part in range(self.parts)
+            if (waiting := operator.pending(part)) is not None
+            and (deadline := waiting.next_deadline()) is not None
+        ]
+        return min(due, default=None)
+
+    def _apply(self, batch: EventBatch) -> Updates:
         begun = time.perf_counter()
         self._begin()
         result = self.partition.process(batch, self._clock)
@@ -240,6 +282,7 @@ class LocalEngine:
 
     def _rebuild(self, entry: LogEntry | None) -> Updates:
         self.epoch += 1
+        self.moment = Moment(self._clock, drain=True)
         types = self.partition.types
         self._begin()
         for space in self._opened.values():
@@ -268,7 +311,7 @@ class LocalEngine:
                         if rows and not row_bytes[kind]:
                             row_bytes[kind] = block.nbytes // rows
                         moved += row_bytes[kind] * rows
-                blocks = self._step(operator, blocks) if self.parts > 1 else operator.process(0, blocks)
+                blocks = self._step(operator, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
                 begun = ended
@@ -280,10 +323,13 @@ class LocalEngine:
         return self._updates(batch, result, blocks)
 
     def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
+        if self.parts == 1:
+            return operator.process(0, blocks, self.moment)
         mine: list[list[Block]] = [[] for _ in range(self.parts)]
         for block in blocks:
             mine[block.target].append(block)
-        return [out for part in range(self.parts) for out in operator.process(part, mine[part])]
+        parts = range(self.parts)
+        return [out for part in parts for out in operator.process(part, mine[part], self.moment)]
 
     def _updates(self, batch: EventBatch, result: Partitioned, blocks: list[Block]) -> Updates:
         dead: list[DeadLetter] = []

@@ -2,8 +2,9 @@
 
 A set is one array, because compiled functions take single arrays many times faster than tuples of them. Row
 0 holds the size of the set; rows 1 to size are its entries in the order of touching: the vertex, the newest
-event time and the oldest arrival behind it. Apart from that, the column MARK has in row v + 1 the entry of
-vertex v, or 0. It belongs to one process and is empty between batches; emptying it costs what was touched.
+event time and the oldest arrival behind it, and how often it was touched. Apart from that, the column MARK
+has in row v + 1 the entry of vertex v, or 0. It belongs to one process and is empty between batches; emptying
+it costs what was touched.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import numpy as np
 from d3gnn.kernel.compiled import lean
 from d3gnn.types import Floats, Ints, Ints32
 
-MARK, VERTEX, TIME, ARRIVAL = range(4)
+MARK, VERTEX, TIME, ARRIVAL, TOUCHES = range(5)
+COLUMNS = 5
 #: From so many entries on it pays to go through them in the order of memory.
 _WORTH_SORTING = 256
 #: Arrival of something that no event has caused.
@@ -22,7 +24,7 @@ NEVER = int(np.iinfo(np.int64).max)
 
 def make_touched(vertices: int) -> Ints:
     """An empty set with room for this many vertices."""
-    return np.zeros((vertices + 1, 4), np.int64)
+    return np.zeros((vertices + 1, COLUMNS), np.int64)
 
 
 def size(touched: Ints) -> int:
@@ -55,7 +57,9 @@ def touch(touched: Ints, v: int, time: int, arrival: int) -> None:
         touched[at, VERTEX] = v
         touched[at, TIME] = time
         touched[at, ARRIVAL] = arrival
+        touched[at, TOUCHES] = 1
     else:
+        touched[at, TOUCHES] += 1
         if time > touched[at, TIME]:
             touched[at, TIME] = time
         if arrival < touched[at, ARRIVAL]:

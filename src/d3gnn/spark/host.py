@@ -31,11 +31,14 @@ Batches = Iterator[pa.RecordBatch]
 _YIELD = 2 * 2**20
 
 
-def with_commands(store: str, events: DataFrame) -> DataFrame:
-    """The events in their one shape and, in rows of their own, the commands given to the pipeline."""
+def with_commands(store: str, events: DataFrame, arrays: str | None = None) -> DataFrame:
+    """The events in their one shape and, in rows of their own, the commands given to the pipeline.
+
+    For a pipeline with windows, `arrays` is the folder with the board that says what waits in them.
+    """
     # Columns that the events lack would travel as nulls, for nothing.
     events = event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
-    commands = control_stream(events.sparkSession, f"{store}/control")
+    commands = control_stream(events.sparkSession, f"{store}/control", arrays=arrays)
     mine = commands.select(F.col("kind").alias(COMMAND))
     events = events.withColumn(COMMAND, F.lit(None).cast("string"))
     rows = events.unionByName(mine, allowMissingColumns=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import time
+import zlib
 from dataclasses import replace
 from functools import cache
 
@@ -28,8 +29,8 @@ from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.types import Bools
 
-#: The counter of Partition's space that holds the version of the model.
-_MODEL = 100
+#: Counters of Partition's space: the version of the model, the clock of the last batch, the windows.
+_MODEL, _CLOCK, _WINDOWS = 100, 101, 102
 
 
 class DeadLetterFound(RuntimeError):
@@ -60,25 +61,37 @@ class Intake:
         assert isinstance(space, MappedSpace)
         with space.locked():
             stamp = Stamp(space.version[0], batch, False)
-            if "refresh" not in commands and self._same_model(space, batch) and self._all_whole(stamp):
+            if "refresh" not in commands and self._same_plan(space, batch) and self._all_whole(stamp):
                 sent = self._runtime.sent("partition", 0, space, stamp)
                 if sent is not None:
                     return Done(sent, {"kept": 1})
                 if not space.dirty and space.version == (stamp.epoch, batch):
                     space.begin()
-                    return self._finish(space, stamp, self._next(batch, events), begun)
+                    result, clock = self._next(space, batch, events)
+                    # A run that is to end asks in every batch for the end; it is there when no events are.
+                    drain = "drain" in commands or ("finish" in commands and events is None)
+                    return self._finish(space, stamp._replace(clock=clock, drain=drain), result, begun)
             self._log.check_next(batch)
             epoch = 1 + max(version[0] for version in self._versions())
             space.begin()
-            refreshed = self._rebuild(space, batch, events)
-            return self._finish(space, Stamp(epoch, batch, True), refreshed, begun)
+            refreshed, clock = self._rebuild(space, batch, events)
+            return self._finish(space, Stamp(epoch, batch, True, clock), refreshed, begun)
 
-    def _same_model(self, space: MappedSpace, batch: int) -> bool:
-        """Whether the arrays were made with this model; a first batch has nothing to make anew."""
-        return batch == 0 or int(space.counters[_MODEL]) == self._plan.model_version
+    def _same_plan(self, space: MappedSpace, batch: int) -> bool:
+        """Whether the arrays were made with this model and these windows; at a first batch there are none.
+
+        What waits in a window that is no more would wait for ever.
+        """
+        known = space.counters[[_MODEL, _WINDOWS]].tolist()
+        return batch == 0 or known == [self._plan.model_version, self._windows]
+
+    @property
+    def _windows(self) -> int:
+        return zlib.crc32(self._plan.windows.encode())
 
     def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
-        space.counters[_MODEL] = self._plan.model_version
+        space.counters[_MODEL], space.counters[_WINDOWS] = self._plan.model_version, self._windows
+        space.counters[_CLOCK] = stamp.clock
         parcels = self._runtime.send("partition", 0, space, stamp, result.blocks)
         status, (vertices, replicas) = result.status, self._runtime.partition.made
         metrics = {
@@ -94,16 +107,19 @@ class Intake:
         self._runtime.settle("partition")
         return Done(parcels, metrics)
 
-    def _next(self, batch: int, events: EventBatch | None) -> Partitioned:
-        """The usual case: decide the batch and log it; or, where it was logged before, do the same again."""
+    def _next(self, space: MappedSpace, batch: int, events: EventBatch | None) -> tuple[Partitioned, int]:
+        """The usual case: decide the batch and log it; or, where it was logged before, do the same again.
+
+        With it comes the clock of the batch, which never goes back.
+        """
         batch_events = _NO_EVENTS if events is None else events
         logged = self._log.read(batch)
         if logged is not None:
             entry, meta = logged
             self._log.same_input(meta, batch_events)
-            return self._runtime.partition.process(entry.events, 0, replay=entry.part)
+            return self._runtime.partition.process(entry.events, 0, replay=entry.part), meta.clock
         self._log.check_next(batch)
-        clock = time.time_ns() // 1000
+        clock = max(time.time_ns() // 1000, int(space.counters[_CLOCK]))
         result = self._runtime.partition.process(batch_events, clock)
         self._dead_letters(batch, batch_events, result)
         meta = EntryMeta.of(
@@ -113,24 +129,27 @@ class Intake:
             raise RuntimeError(
                 f"batch {batch} was logged by another process meanwhile: is the query running twice?"
             )
-        return result
+        return result, clock
 
-    def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> Partitioned:
+    def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> tuple[Partitioned, int]:
         """Everything up to and with this batch, as one batch."""
         partition, plan = self._runtime.partition, self._plan
         events = _NO_EVENTS if events is None else events
         doomed = _vertex_deletes(events)
         was_there = np.zeros(len(doomed), np.bool_)
         meta = self._log.meta(batch)
+        clock = int(space.counters[_CLOCK])
         if meta is not None and not len(doomed):
             self._log.same_input(meta, events)
+            clock = meta.clock
         else:
             space.reset()
             before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
             was_there = _exist(partition, doomed.src)
-            self._next(batch, events)
+            space.counters[_CLOCK] = clock
+            _, clock = self._next(space, batch, events)
         space.reset()
         self._log.compact(batch, plan.schema, plan.parts)
         whole = next(iter(self._log.entries(batch)), None)  # the snapshot that was just made
@@ -142,7 +161,7 @@ class Intake:
         gone = was_there & ~_exist(partition, doomed.src)
         if gone.any():
             result.blocks.append(_tombstones(doomed.take(gone), time.time_ns() // 1000))
-        return result
+        return result, clock
 
     def _all_whole(self, stamp: Stamp) -> bool:
         """Whether every operator part is at this batch, or one behind."""

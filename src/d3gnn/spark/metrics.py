@@ -27,8 +27,14 @@ __all__ = ["latency", "metrics"]
 PARTITION = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
 )  # fmt: skip
-OPERATOR = ("busy_us", "kept", "parcels", "bytes", "messages", "touched", "recomputed")
-OUTPUT = ("busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed", "arrivals")
+OPERATOR = (
+    "busy_us", "kept", "parcels", "bytes", "messages", "touched", "recomputed", "pending", "oldest_ms",
+    "merged", "forwards",
+)  # fmt: skip
+OUTPUT = (
+    "busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed", "pending", "oldest_ms",
+    "merged", "forwards", "arrivals",
+)  # fmt: skip
 #: The one that is a list: quantiles of the arrivals behind the rows of a part, from the oldest on.
 ARRIVALS = "arrivals"
 _QUANTILES = 21

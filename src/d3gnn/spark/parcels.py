@@ -15,13 +15,14 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from d3gnn.kernel.blocks import Block, pack_into, packed_size, split, unpack
+from d3gnn.kernel.operators.base import Moment
 
 Bytes = bytes | bytearray | memoryview
 
 #: Rows of this size, two or so in an Arrow batch, come to Python in half the time that large ones take.
 IN_ROWS = 2**20
-_HEAD = struct.Struct("<4sBBxxqqiiii")
-_MAGIC = b"d3p2"
+_HEAD = struct.Struct("<4sBBBxqqqiiii")
+_MAGIC = b"d3p3"
 _LENGTH = struct.Struct("<Q")
 _PLACE = struct.Struct("<QQ")
 _ALIGN = 64
@@ -29,11 +30,17 @@ _FIRST = -(-_HEAD.size // _ALIGN) * _ALIGN
 
 
 class Stamp(NamedTuple):
-    """Which version the blocks of a batch belong to."""
+    """Which version the blocks of a batch belong to, and when it is taken in."""
 
     epoch: int
     batch: int
     refresh: bool  # everything begins anew with this batch
+    clock: int = 0  # microseconds; the same when the batch comes again
+    drain: bool = False  # nothing may stay pending
+
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.clock, self.drain or self.refresh)
 
 
 class BlocksLost(RuntimeError):
@@ -51,22 +58,22 @@ class Head(NamedTuple):
     elsewhere: bool = False  # only says where to find what is in it
 
     def put(self, parcel: bytearray | memoryview) -> None:
-        epoch, batch, refresh = self.stamp
+        epoch, batch, refresh, clock, drain = self.stamp
         _HEAD.pack_into(
-            parcel, 0, _MAGIC, int(refresh), int(self.elsewhere), epoch, batch, self.source, self.target,
-            self.sequence, self.total,
+            parcel, 0, _MAGIC, int(refresh), int(self.elsewhere), int(drain), epoch, batch, clock,
+            self.source, self.target, self.sequence, self.total,
         )  # fmt: skip
 
     @staticmethod
     def of(parcel: Bytes) -> Head:
-        magic, refresh, elsewhere, epoch, batch, source, target, sequence, total = _HEAD.unpack_from(
-            parcel, 0
+        magic, refresh, elsewhere, drain, epoch, batch, clock, source, target, sequence, total = (
+            _HEAD.unpack_from(parcel, 0)
         )
         if magic != _MAGIC:
             raise ValueError(
                 "this row is not a parcel of blocks: was the DataFrame between two operators changed?"
             )
-        stamp = Stamp(epoch, batch, bool(refresh))
+        stamp = Stamp(epoch, batch, bool(refresh), clock, bool(drain))
         return Head(stamp, source, target, sequence, total, bool(elsewhere))
 
 

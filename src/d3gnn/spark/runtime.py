@@ -29,8 +29,11 @@ from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.partitioners import Partitioner
+from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
+from d3gnn.spark.board import Board
 from d3gnn.spark.models import get_model
 from d3gnn.spark.outbox import Outbox, read_sent
 from d3gnn.spark.parcels import Bytes, Delivery, Parcels, Stamp, pack_parcels
@@ -56,6 +59,14 @@ class Plan:
     model_version: int
     layers: int
     stop_on_dead_letter: bool = False
+    #: Windows of Edge and of Vertex operators.
+    reduce: Window | None = None
+    forward: Window | None = None
+
+    @property
+    def windows(self) -> str:
+        """What the windows are, as a line; empty without any."""
+        return f"{self.reduce} {self.forward}" if self.reduce or self.forward else ""
 
     @property
     def large(self) -> Path:
@@ -111,6 +122,10 @@ class Runtime:
         plan = self.plan
         return Partition(plan.schema, plan.parts, plan.partitioner, self.space("partition", 0))
 
+    @cached_property
+    def board(self) -> Board:
+        return Board(self.plan.arrays, self.plan.layers, self.plan.parts)
+
     def operator(self, name: str) -> Operator[Any]:
         """Vertex or Edge l, by name."""
         operator = self._operators.get(name)
@@ -120,10 +135,10 @@ class Runtime:
             index, plan = int(number), self.plan
             if kind == "vertex":
                 operator = Vertex(
-                    index, plan.parts, plan.schema, layers[index], layers[index + 1], self.space
+                    index, plan.parts, plan.schema, layers[index], layers[index + 1], self.space, plan.forward
                 )
             else:
-                operator = Edge(index, plan.parts, self.model.layers[index - 1], self.space)
+                operator = Edge(index, plan.parts, self.model.layers[index - 1], self.space, plan.reduce)
             self._operators[name] = operator
         return operator
 
@@ -172,9 +187,12 @@ class Runtime:
             # Only now, with this batch not taken in, is it certain that nobody writes over what was sent.
             blocks = delivery.blocks(read_sent)
             with torch.inference_mode():
-                out = operator.process(part, blocks)
+                out = operator.process(part, blocks, stamp.moment)
             sent = self.send(name, part, space, stamp, out)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
+            if (waiting := operator.pending(part)) is not None:
+                self.board.write(name, part, waiting)
+                metrics |= {"pending": len(waiting), "oldest_ms": _age(waiting, stamp.clock)}
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
             metrics |= {"parcels": len(sent), "bytes": sent.nbytes}
         self.settle(name)
@@ -226,6 +244,12 @@ class Runtime:
             parcels = outbox.send(stamp, part, self.plan.parts, blocks)
         space.commit(stamp.epoch, stamp.batch + 1)
         return parcels
+
+
+def _age(waiting: Pending, clock: int) -> int:
+    """For how many milliseconds the one that waits longest has waited."""
+    oldest = waiting.oldest()
+    return 0 if oldest is None else (clock - oldest) // 1000
 
 
 def default_arrays(name: str, store: str) -> str:

@@ -15,22 +15,32 @@ from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 class Witness:
     """Feeds an engine and the oracle the same batches, and objects wherever they differ.
 
-    It also keeps the table that a user would keep, the newest row per id, and compares that too.
+    It also keeps the table that a user would keep, the newest row per id, and compares that too. An engine
+    with windows is compared when it is drained.
     """
 
     def __init__(self, engine: LocalEngine, tolerance: float = 1e-5) -> None:
         self.engine, self.oracle, self.tolerance = engine, Oracle(engine.schema), tolerance
         self.table: dict[Key, Any] = {}
 
-    def apply(self, events: EventBatch | Iterable[Event]) -> Updates:
+    def apply(self, events: EventBatch | Iterable[Event], clock: int = 1) -> Updates:
         """One batch for both; then everything must be equal."""
         batch = EventBatch.of(events)
         reasons = self.oracle.apply(batch)
-        updates = self.engine.apply(batch, clock=1)
+        updates = self.engine.apply(batch, clock=clock)
         got = [Reason(int(s)) for s in updates.status]
         assert got == list(reasons), f"status: engine {got}, oracle {list(reasons)}"
         assert len(updates.dead_letters) == sum(r.is_dead for r in reasons)
         self.take(updates)
+        if self.engine.window is None:
+            self.check()
+        return updates
+
+    def drain(self, clock: int = 1) -> Updates:
+        """Let nothing wait any longer; then everything must be equal."""
+        updates = self.engine.drain(clock=clock)
+        self.take(updates)
+        assert not any(self.engine.pending().values()), self.engine.pending()
         self.check()
         return updates
 

@@ -5,14 +5,34 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
+
+import numpy as np
 
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import Block
+from d3gnn.kernel.touched import size
+from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows.pending import COUNTERS, Pending
+from d3gnn.types import Bytes, Ints
 
 #: Makes or opens the space of (operator, part).
 Spaces = Callable[[str, int], Space]
 State = TypeVar("State")
+_NOTHING = np.zeros(0, np.uint8)
+#: Where in a space's counters those of its window begin.
+WINDOW_COUNTERS = 32
+
+
+class Moment(NamedTuple):
+    """When a batch is taken in: the clock, in microseconds, and whether nothing may stay pending."""
+
+    now: int
+    drain: bool = False
+
+
+#: For batches that are not to wait, whatever the window.
+AT_ONCE = Moment(0, drain=True)
 
 
 class Operator(ABC, Generic[State]):
@@ -23,8 +43,8 @@ class Operator(ABC, Generic[State]):
 
     name: str
 
-    def __init__(self, spaces: Spaces) -> None:
-        self._spaces = spaces
+    def __init__(self, spaces: Spaces, window: Window | None = None) -> None:
+        self._spaces, self.window = spaces, window
         self._states: dict[int, State] = {}
         #: What was done, since the operator was made: messages, touched vertices and the like.
         self.metrics: Counter[str] = Counter()
@@ -34,8 +54,25 @@ class Operator(ABC, Generic[State]):
         """The state of a part, in its space."""
 
     @abstractmethod
-    def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
+    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
         """Take in the blocks that a batch has for this part; the blocks to send on."""
+
+    def pending(self, part: int) -> Pending | None:
+        """What waits in the window of a part; None without a window."""
+        return None
+
+    def open_window(self, space: Space) -> Pending | None:
+        """What waits in a space, if there is a window."""
+        if self.window is None:
+            return None
+        return Pending(space, self.window, space.counters[WINDOW_COUNTERS : WINDOW_COUNTERS + COUNTERS])
+
+    def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> None:
+        """In place of the touched vertices come those whose time has come, `at_once` ones among them."""
+        merged = pending.merged
+        pending.hold(touched, moment.now, moment.drain, at_once)
+        self.metrics["merged"] += pending.merged - merged
+        self.metrics["forwards"] += size(touched)
 
     def state(self, part: int) -> State:
         state = self._states.get(part)

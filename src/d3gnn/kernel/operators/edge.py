@@ -23,9 +23,11 @@ from d3gnn.kernel.blocks import (
     joined,
 )
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.operators.base import Operator, Spaces
+from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, sort, touch
+from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
 
@@ -47,20 +49,23 @@ def prefers_pull(incoming: int, edges: int) -> bool:
 class EdgeState:
     """What a part of Edge l knows."""
 
-    def __init__(self, space: Space, width: int) -> None:
-        self.space = space
+    def __init__(self, space: Space, width: int, pending: Pending | None) -> None:
+        self.space, self.pending = space, pending
         self.adjacency = Adjacency(space, space.counters[:3])
         self.values = space.array("values", np.float32, width)
         self.sums = space.array("sums", np.float64, width)
         self.count = space.array("count", np.int32)
         self.master = space.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
+        self._windowed = [] if pending is None else [pending.rows]
         self.touched = make_touched(0)
         self.reserve(1, 1)
+        for array in self._windowed:  # which may be younger than the others
+            array.reserve(len(self.master.data))
 
     def reserve(self, slots: int, edges: int) -> None:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
-            reserve_all((self.values, self.sums, self.count, self.master), slots)
+            reserve_all((self.values, self.sums, self.count, self.master, *self._windowed), slots)
         self.adjacency.reserve(slots, edges)
         self.follow()
 
@@ -71,18 +76,23 @@ class EdgeState:
 
 
 class Edge(Operator[EdgeState]):
-    """The edges of layer `index`."""
+    """The edges of layer `index`. In its window, the partial aggregates of destinations wait to be sent."""
 
-    def __init__(self, index: int, parts: int, layer: Layer, spaces: Spaces) -> None:
-        super().__init__(spaces)
+    def __init__(
+        self, index: int, parts: int, layer: Layer, spaces: Spaces, window: Window | None = None
+    ) -> None:
+        super().__init__(spaces, window)
         self.name = f"edge-{index}"
         self.parts, self.width, self.sends_value = parts, layer.message_width, layer.sends_value
         self.aggregator = aggregator(layer.aggregator)
 
     def open(self, space: Space, part: int) -> EdgeState:
-        return EdgeState(space, self.width)
+        return EdgeState(space, self.width, self.open_window(space))
 
-    def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
+    def pending(self, part: int) -> Pending | None:
+        return self.state(part).pending
+
+    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
         state = self.state(part)
         state.follow()
         blocks = list(blocks)
@@ -116,7 +126,8 @@ class Edge(Operator[EdgeState]):
             self.aggregator.add(
                 src, dst, time, arrival, state.values.data, state.sums.data, state.count.data, state.touched
             )
-        whole = pulls and self._pull(state)
+        # What waits must not be sent along with the whole.
+        whole = pulls and self._pull(state, may_be_whole=self.window is None or moment.drain)
         if self.sends_value:
             for block in values:
                 if block.source == part:
@@ -127,6 +138,10 @@ class Edge(Operator[EdgeState]):
         if pulls:
             metrics["recomputed"] += 1
             metrics["full"] += whole
+        if state.pending is not None:
+            self.hold(state.pending, state.touched, moment)
+            if leaves:
+                state.pending.cancel(leaves.columns[0])
         return out + self._partials(state, part, whole)
 
     def _remove(self, state: EdgeState, removes: Block | None, leaves: Block | None) -> Removed | None:
@@ -154,12 +169,12 @@ class Edge(Operator[EdgeState]):
             return _touch_reached(slot, fresh, time, arrival, values, *out, touched)
         return self.aggregator.replace(slot, fresh, time, arrival, values, out, state.sums.data, touched)
 
-    def _pull(self, state: EdgeState) -> bool:
+    def _pull(self, state: EdgeState, may_be_whole: bool) -> bool:
         """Recompute what was touched, or everything where that is nearly all; whether it was everything."""
         into, touched = state.adjacency.into, state.touched
         reached = touched[1 : 1 + size(touched), VERTEX].astype(np.int32)
         destinations = np.flatnonzero(into.segments[:, LENGTH]).astype(np.int32)
-        whole = len(reached) >= WHOLE_SHARE * len(destinations)
+        whole = may_be_whole and len(reached) >= WHOLE_SHARE * len(destinations)
         self.aggregator.recompute(reached, state.values.data, into, state.sums.data, state.count.data)
         if whole:
             rest = destinations[touched[destinations + 1, MARK] == 0]

@@ -12,6 +12,7 @@ from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, touch
+from d3gnn.kernel.windows.pending import Pending
 from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Doubles, Floats, Hashes, Ints, Ints32
 
 # The space's counters: links in use, first free one plus 1; the same for partials; keys (3).
@@ -47,8 +48,11 @@ def room_for(n: int, width: int) -> Changed:
 class VertexState:
     """The arrays of a part, and views of them."""
 
-    def __init__(self, space: Space, width: int, root_width: int, state_width: int) -> None:
-        self.space = space
+    def __init__(
+        self, space: Space, width: int, root_width: int, state_width: int, pending: Pending | None = None
+    ) -> None:
+        self.space, self.pending = space, pending
+        self._windowed = [] if pending is None else [pending.rows]
         self._rows = [
             space.array("value", np.float32, width),
             space.array("root", np.float32, root_width),
@@ -66,13 +70,15 @@ class VertexState:
         self.touched = make_touched(0)
         self._generation = -1
         self.reserve_rows(1)
+        for array in self._windowed:  # which may be younger than the others
+            array.reserve(len(self._rows[2].data))
         self.reserve_links(1)
         self.reserve_partials(1)
 
     def reserve_rows(self, rows: int) -> None:
         """Room for rows below this."""
         if rows > len(self._rows[2].data):
-            reserve_all((*self._rows, self._links[0], self._partials[0]), rows)
+            reserve_all((*self._rows, self._links[0], self._partials[0], *self._windowed), rows)
 
     def reserve_links(self, more: int) -> None:
         """Room for so many more links."""

@@ -28,8 +28,10 @@ from d3gnn.kernel.blocks import (
     key_columns,
 )
 from d3gnn.kernel.operators import masters as m
-from d3gnn.kernel.operators.base import Operator, Spaces
+from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
+from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, Array, Doubles, Floats, Ints, Ints32
 
@@ -48,7 +50,10 @@ _MOST = 4096
 
 
 class Vertex(Operator[m.VertexState]):
-    """Masters after layer `index`: `layer` made their values (None at Vertex 0), `following` takes them."""
+    """Masters after layer `index`: `layer` made their values (None at Vertex 0), `following` takes them.
+
+    In its window, changed masters wait to be computed and sent.
+    """
 
     def __init__(
         self,
@@ -58,8 +63,9 @@ class Vertex(Operator[m.VertexState]):
         layer: Layer | None,
         following: Layer | None,
         spaces: Spaces,
+        window: Window | None = None,
     ) -> None:
-        super().__init__(spaces)
+        super().__init__(spaces, window)
         self.name = f"vertex-{index}"
         self.parts, self.layer, self.following = parts, layer, following
         self.width = layer.out_width if layer else schema.width
@@ -71,11 +77,15 @@ class Vertex(Operator[m.VertexState]):
     def open(self, space: Space, part: int) -> m.VertexState:
         layer = self.layer
         root, state = (layer.root_width, layer.message_width) if layer else (0, 0)
-        return m.VertexState(space, self.width, root, state)
+        return m.VertexState(space, self.width, root, state, self.open_window(space))
 
-    def process(self, part: int, blocks: Iterable[Block]) -> list[Block]:
+    def pending(self, part: int) -> Pending | None:
+        return self.state(part).pending
+
+    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
         blocks = list(blocks)
-        if self.layer is None and not any(block.kind in _FOR_INPUTS for block in blocks):
+        nothing_new = self.layer is None and not any(block.kind in _FOR_INPUTS for block in blocks)
+        if nothing_new and self.window is None:
             return blocks  # new edges between known vertices, say
         state = self.state(part)
         state.follow()
@@ -84,10 +94,12 @@ class Vertex(Operator[m.VertexState]):
         drops, sources = joined(found[DROPS]), joined(found[SOURCES])
         if self.layer is None:
             self._take_features(state, joined(found[VERTICES]), joined(found[FEATURES]))
+            self._wait(state, moment, drops)
             changed = m.room_for(size(state.touched), self.width)
             m.hand_over(state.touched, state.rows.value, state.rows.unsent, *changed)
         else:
             self._take_values(state, found[ROOTS], found[PARTIALS])
+            self._wait(state, moment, drops)
             changed = self._renew(state, self.layer)
         self.metrics["touched"] += len(changed[0])
         if self.following is None:
@@ -140,6 +152,13 @@ class Vertex(Operator[m.VertexState]):
                 m.take_partials(
                     block.source, block.full, row, count, time, arrival, partial, *kept, counters, touched
                 )
+
+    def _wait(self, state: m.VertexState, moment: Moment, drops: Block | None) -> None:
+        """In place of the touched masters come those whose time has come; a first value does not wait."""
+        if state.pending is not None:
+            if drops:
+                state.pending.cancel(drops.columns[0])
+            self.hold(state.pending, state.touched, moment, state.rows.unsent)
 
     def _renew(self, state: m.VertexState, layer: Layer) -> m.Changed:
         """psi of every touched master; those whose value stays the same are left out."""

@@ -1,0 +1,33 @@
+"""A number of changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d3gnn.kernel.windows.base import Window, check_seconds
+
+
+@dataclass(frozen=True)
+class Count(Window):
+    """What changes at a vertex is sent with its `n`th change, or `max_delay` seconds after the first.
+
+    At an Edge operator every message along an edge is a change, at a Vertex operator every partial aggregate.
+    """
+
+    n: int
+    max_delay: float = 10.0
+    name = "count"
+    code = 4
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise ValueError(f"Count(n={self.n}): at least 1, please")
+        check_seconds("Count", max_delay=self.max_delay)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (float(self.n),)
+
+    @property
+    def longest(self) -> float:
+        return self.max_delay

@@ -1,0 +1,228 @@
+"""What is pending at the vertices of an operator part, and when each of them is due.
+
+A vertex that is touched waits until its deadline; what touches it meanwhile is merged. The vertices that wait
+stand in a heap by the time at which to look at them: a deadline that was postponed is found out then, so that
+touching a vertex that waits costs nothing but its own row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, TOUCHES, VERTEX, size, touch
+from d3gnn.kernel.windows.adaptive import AdaptiveSession
+from d3gnn.kernel.windows.base import SECOND, Window
+from d3gnn.kernel.windows.count import Count
+from d3gnn.kernel.windows.session import Session
+from d3gnn.kernel.windows.sketch import DEPTH, WIDTH, average, count_and_rate
+from d3gnn.kernel.windows.tumbling import Tumbling
+from d3gnn.types import Bytes, Doubles, Ints, Ints32
+
+# Columns by vertex: its deadline (0: nothing is pending), its valid key in the heap (0: none), when it was
+# first touched, the newest event time and oldest arrival behind it, and how often it was touched.
+DEADLINE, KEY, FIRST, PENDING_TIME, PENDING_ARRIVAL, PENDING_TOUCHES = range(6)
+# Counters: entries of the heap, vertices that wait, period of the sketch, touches that were merged with
+# another one, vertices that were sent after they waited.
+_HEAP, _WAITING, _PERIOD, _MERGED, _SENT = range(5)
+COUNTERS = 5
+#: Deadlines lie on multiples of this, so that many are due at once.
+GRAIN = 10_000
+
+_TUMBLING, _SESSION, _ADAPTIVE, _COUNT = Tumbling.code, Session.code, AdaptiveSession.code, Count.code
+_NOTHING = np.zeros(0, np.uint8)
+
+
+class Pending:
+    """The pending vertices of one operator part under a window; `counters` are five of the space's."""
+
+    def __init__(self, space: Space, window: Window, counters: Ints) -> None:
+        self.window, self._counters = window, counters
+        self.rows = space.array("pending", np.int64, 6)
+        self._heap = space.array("pending_heap", np.int64, 2)
+        self._rates = space.array("pending_rates", np.float64, 2 * DEPTH)
+        if isinstance(window, AdaptiveSession):
+            self._rates.reserve(WIDTH)
+            self._period = int(window.period * SECOND)
+        numbers = np.zeros(4)
+        numbers[: len(window.numbers)] = window.numbers
+        self._numbers, self._longest = numbers, int(window.longest * SECOND)
+
+    def __len__(self) -> int:
+        """How many vertices wait."""
+        return int(self._counters[_WAITING])
+
+    @property
+    def merged(self) -> int:
+        """Touches that were merged into a vertex that waited already."""
+        return int(self._counters[_MERGED])
+
+    @property
+    def sent(self) -> int:
+        """Vertices that were sent after they waited."""
+        return int(self._counters[_SENT])
+
+    def look_at(self) -> int:
+        """When to look again: at the next deadline, or before it if something was postponed or cancelled."""
+        return int(self._heap.data[0, 0]) if self._counters[_HEAP] else NEVER
+
+    def next_deadline(self) -> int | None:
+        """When the next of those that wait is due; None if nothing waits. Looks at all of them."""
+        if not len(self):
+            return None
+        heap = self._heap.data[: int(self._counters[_HEAP])]
+        rows = self.rows.data[heap[:, 1]]
+        valid = (rows[:, DEADLINE] > 0) & (rows[:, KEY] == heap[:, 0])
+        return int(rows[valid, DEADLINE].min())
+
+    def oldest(self) -> int | None:
+        """Since when the one that waits longest has waited. Looks at all that wait: for reports."""
+        if not len(self):
+            return None
+        heap = self._heap.data[: int(self._counters[_HEAP])]
+        rows = self.rows.data[heap[:, 1]]
+        return int(rows[rows[:, DEADLINE] > 0, FIRST].min())
+
+    def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING) -> None:
+        """Let the touched vertices wait, and put those that are due into the set in their place.
+
+        `at_once` is 1 for vertices that do not wait. With `drain`, nothing waits any longer.
+        """
+        if isinstance(self.window, AdaptiveSession):
+            self._pass_periods(now)
+        self._heap.reserve(int(self._counters[_HEAP]) + size(touched))
+        _hold(
+            touched, now, drain, at_once, self.window.code, self._numbers, self._longest,
+            self.rows.data, self._heap.data, self._rates.data, self._counters,
+        )  # fmt: skip
+
+    def cancel(self, vertices: Ints32) -> None:
+        """Nothing is pending for these any more."""
+        _cancel(vertices, self.rows.data, self._counters)
+
+    def _pass_periods(self, now: int) -> None:
+        period = now // self._period
+        passed = period - int(self._counters[_PERIOD])
+        if passed > 0:
+            assert isinstance(self.window, AdaptiveSession)
+            average(self._rates.data, passed, self.window.weight)
+            self._counters[_PERIOD] = period
+
+
+@lean
+def _hold(
+    touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
+    rows: Ints, heap: Ints, rates: Doubles, counters: Ints,
+) -> None:  # fmt: skip
+    kept = 0
+    for at in range(1, touched[0, VERTEX] + 1):
+        v, time, arrival = touched[at, VERTEX], touched[at, TIME], touched[at, ARRIVAL]
+        touches = touched[at, TOUCHES]
+        waited = rows[v, DEADLINE] > 0
+        if waited:
+            time, arrival = max(time, rows[v, PENDING_TIME]), min(arrival, rows[v, PENDING_ARRIVAL])
+            counters[_MERGED] += touches
+            touches += rows[v, PENDING_TOUCHES]
+        else:
+            rows[v, FIRST] = now
+            counters[_MERGED] += touches - 1
+        deadline = _deadline(v, now, rows[v, FIRST], touches, touched[at, TOUCHES], code, numbers, rates)
+        if deadline > now:
+            deadline = min(-(-deadline // GRAIN) * GRAIN, _latest(rows[v, FIRST], longest))
+        if drain or deadline <= now or (len(at_once) > 0 and at_once[v] == 1):
+            kept += 1
+            touched[kept, VERTEX], touched[kept, TIME], touched[kept, ARRIVAL] = v, time, arrival
+            touched[kept, TOUCHES] = touches
+            touched[v + 1, MARK] = kept
+            if waited:
+                rows[v, DEADLINE] = 0
+                counters[_WAITING] -= 1
+                counters[_SENT] += 1
+            continue
+        touched[v + 1, MARK] = 0
+        rows[v, DEADLINE], rows[v, PENDING_TOUCHES] = deadline, touches
+        rows[v, PENDING_TIME], rows[v, PENDING_ARRIVAL] = time, arrival
+        if not waited:
+            counters[_WAITING] += 1
+        if rows[v, KEY] == 0 or deadline < rows[v, KEY]:
+            _push(deadline, v, rows, heap, counters)
+    touched[0, VERTEX] = kept
+    while counters[_HEAP] > 0 and (drain or heap[0, 0] <= now):
+        key, v = heap[0, 0], heap[0, 1]
+        _pop(heap, counters)
+        if rows[v, KEY] != key:
+            continue  # an earlier one was put in for the same vertex
+        rows[v, KEY] = 0
+        if rows[v, DEADLINE] == 0:
+            continue  # sent, or cancelled
+        if rows[v, DEADLINE] > now and not drain:
+            _push(rows[v, DEADLINE], v, rows, heap, counters)
+            continue
+        touch(touched, v, rows[v, PENDING_TIME], rows[v, PENDING_ARRIVAL])
+        rows[v, DEADLINE] = 0
+        counters[_WAITING] -= 1
+        counters[_SENT] += 1
+
+
+@lean
+def _latest(first: int, longest: int) -> int:
+    """The last multiple of the grain that is not too late; the very end, where there is none."""
+    end = first + longest
+    return end // GRAIN * GRAIN if end // GRAIN * GRAIN > first else end
+
+
+@lean
+def _deadline(
+    v: int, now: int, first: int, touches: int, fresh: int, code: int, numbers: Doubles, rates: Doubles
+) -> int:
+    """When a vertex is due that was touched just now, `fresh` times of `touches` in all."""
+    if code == _TUMBLING:
+        return first + int(numbers[0])
+    if code == _SESSION:
+        return now + int(numbers[0])
+    if code == _ADAPTIVE:
+        rate = count_and_rate(rates, v, float(fresh), numbers[3])
+        return now + int(min(max(numbers[2] / rate, numbers[0]), numbers[1]))
+    return now if touches >= numbers[0] else NEVER // 2
+
+
+@lean
+def _push(key: int, v: int, rows: Ints, heap: Ints, counters: Ints) -> None:
+    rows[v, KEY] = key
+    at = counters[_HEAP]
+    counters[_HEAP] += 1
+    while at > 0:
+        above = (at - 1) // 2
+        if heap[above, 0] <= key:
+            break
+        heap[at, 0], heap[at, 1] = heap[above, 0], heap[above, 1]
+        at = above
+    heap[at, 0], heap[at, 1] = key, v
+
+
+@lean
+def _pop(heap: Ints, counters: Ints) -> None:
+    counters[_HEAP] -= 1
+    n = counters[_HEAP]
+    key, v = heap[n, 0], heap[n, 1]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= n:
+            break
+        if below + 1 < n and heap[below + 1, 0] < heap[below, 0]:
+            below += 1
+        if heap[below, 0] >= key:
+            break
+        heap[at, 0], heap[at, 1] = heap[below, 0], heap[below, 1]
+        at = below
+    heap[at, 0], heap[at, 1] = key, v
+
+
+@lean
+def _cancel(vertices: Ints32, rows: Ints, counters: Ints) -> None:
+    for v in vertices:
+        if rows[v, DEADLINE] > 0:
+            rows[v, DEADLINE] = 0
+            counters[_WAITING] -= 1

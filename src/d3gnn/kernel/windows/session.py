@@ -1,0 +1,34 @@
+"""As long as changes keep coming."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d3gnn.kernel.windows.base import SECOND, Window, check_seconds
+
+#: How many gaps anything waits at most, unless said otherwise.
+PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class Session(Window):
+    """What changes at a vertex is sent when nothing more has changed there for `gap` seconds.
+
+    Every change postpones it, but not beyond `max_delay` seconds after the first: ten gaps, unless given.
+    """
+
+    gap: float
+    max_delay: float | None = None
+    name = "session"
+    code = 2
+
+    def __post_init__(self) -> None:
+        check_seconds("Session", gap=self.gap, max_delay=self.max_delay)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.gap * SECOND,)
+
+    @property
+    def longest(self) -> float:
+        return PATIENCE * self.gap if self.max_delay is None else self.max_delay

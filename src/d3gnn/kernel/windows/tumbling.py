@@ -1,0 +1,27 @@
+"""A fixed time from the first change on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from d3gnn.kernel.windows.base import SECOND, Window, check_seconds
+
+
+@dataclass(frozen=True)
+class Tumbling(Window):
+    """What changes at a vertex is sent `interval` seconds after the first change."""
+
+    interval: float
+    name = "tumbling"
+    code = 1
+
+    def __post_init__(self) -> None:
+        check_seconds("Tumbling", interval=self.interval)
+
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        return (self.interval * SECOND,)
+
+    @property
+    def longest(self) -> float:
+        return self.interval

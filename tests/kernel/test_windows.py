@@ -1,0 +1,339 @@
+"""Windows delay what is sent, each vertex on its own, and lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from d3gnn import GraphSchema, LocalEngine
+from d3gnn.events import delete_edge, delete_vertex, edge, feature, vertex
+from d3gnn.kernel.arrays import MappedSpace, Space
+from d3gnn.kernel.touched import MARK, VERTEX, clear, make_touched, size, touch_all
+from d3gnn.kernel.windows import (
+    AdaptiveSession,
+    Count,
+    Session,
+    Tumbling,
+    Window,
+    make_window,
+    windows,
+)
+from d3gnn.kernel.windows.pending import COUNTERS, GRAIN, Pending
+from d3gnn.kernel.windows.sketch import DEPTH, WIDTH
+from d3gnn.nn import GraphSAGE
+from d3gnn.testing import Witness, event_batches, random_batches, schemas
+
+MS = 1000
+EACH: list[Window] = [
+    Tumbling(0.05),
+    Session(0.03),
+    Session(0.03, max_delay=0.1),
+    AdaptiveSession(shortest=0.01, widest=0.2, period=0.1),
+    Count(3),
+    Count(2, max_delay=0.05),
+]
+every = pytest.mark.parametrize("window", EACH, ids=repr)
+
+
+class Clockwork:
+    """A window over a few vertices, with a clock that is set by hand."""
+
+    def __init__(self, window: Window, space: Space | None = None) -> None:
+        self.space = Space() if space is None else space
+        self.pending = Pending(self.space, window, self.space.counters[:COUNTERS])
+        self.pending.rows.reserve(100)
+        self.touched = make_touched(100)
+
+    def at(
+        self, milliseconds: float, *vertices: int, drain: bool = False, first: Sequence[int] = ()
+    ) -> list[int]:
+        """Touch vertices at a time; those that are sent then."""
+        n = len(vertices)
+        touch_all(self.touched, np.array(vertices, np.int32), np.zeros(n, np.int64), np.zeros(n, np.int64))
+        at_once = np.zeros(100, np.uint8)
+        at_once[list(first)] = 1
+        self.pending.hold(self.touched, int(milliseconds * MS), drain, at_once)
+        sent = self.touched[1 : size(self.touched) + 1, VERTEX].tolist()
+        assert len(set(sent)) == len(sent)
+        assert np.flatnonzero(self.touched[1:, MARK]).tolist() == sorted(sent)
+        clear(self.touched)
+        return sorted(sent)
+
+
+def test_tumbling_sends_an_interval_after_the_first_touch() -> None:
+    clock = Clockwork(Tumbling(0.1))
+    assert clock.at(1000, 1) == []
+    assert clock.at(1050, 1, 2) == []
+    assert clock.at(1090) == []
+    assert clock.at(1100) == [1], "touching it again has not postponed it, and 2 has its own time"
+    assert clock.at(1140) == []
+    assert clock.at(1150, 1) == [2]
+    assert clock.at(1250) == [1]
+    assert clock.pending.next_deadline() is None
+
+
+def test_session_is_postponed_by_every_touch_but_not_for_ever() -> None:
+    clock = Clockwork(Session(0.1, max_delay=0.25))
+    assert clock.at(1000, 1, 2) == []
+    assert clock.at(1080, 1) == []
+    assert clock.at(1100) == [2], "which nothing has touched again"
+    assert clock.at(1160, 1) == []
+    assert clock.at(1180) == []
+    assert clock.at(1240, 1) == []
+    assert clock.at(1250) == [1], "0.25 s after its first touch"
+    assert clock.at(2000) == []
+    assert Session(0.1).longest == pytest.approx(1.0)
+
+
+def test_count_sends_with_the_nth_touch_or_in_the_end() -> None:
+    clock = Clockwork(Count(3, max_delay=0.5))
+    assert clock.at(1000, 1, 1, 2) == []
+    assert clock.at(1001, 1) == [1]
+    assert clock.at(1002, 1, 1, 1, 1) == [1]
+    assert clock.at(1020, 1) == []
+    assert clock.at(1499) == []
+    assert clock.at(1500) == [2], "its tail"
+    assert clock.at(1600, drain=True) == [1]
+
+
+def test_adaptive_waits_less_for_a_busy_vertex_and_follows_a_change() -> None:
+    clock = Clockwork(AdaptiveSession(shortest=0.01, widest=2.0, patience=2.0, period=1.0, weight=0.5))
+
+    def gap(at: float, v: int) -> float:
+        """How long after a touch a vertex is sent, in milliseconds."""
+        clock.at(at, drain=True)
+        assert clock.at(at, v) == []
+        for later in range(10, 5000, 10):
+            if v in clock.at(at + later):
+                return later
+        raise AssertionError("it was never sent")
+
+    assert gap(1000, 1) == 2000, "nothing is known of it: the widest gap"
+    for second in range(10, 20):
+        for tenth in range(10):
+            clock.at(second * 1000 + tenth * 100, *([1] if tenth % 2 else [1, 2] if tenth == 0 else [1]))
+    busy, quiet = gap(20_000, 1), gap(25_000, 2)
+    assert busy == pytest.approx(200, abs=50), "ten touches a second: two tenths of one"
+    assert quiet == 2000, "one touch a second: two seconds"
+    slower = gap(28_000, 1)
+    assert slower > 3 * busy, "it has become quiet"
+    for step in range(30):
+        clock.at(40_000 + step * 100, 2)
+    assert gap(43_000, 2) < 500, "it has become busy"
+
+
+def test_slow_vertices_are_not_forgotten() -> None:
+    window = AdaptiveSession(
+        shortest=0.01, widest=100.0, patience=1.0, period=1.0, weight=0.1, max_delay=100.0
+    )
+    clock = Clockwork(window)
+    for second in range(0, 200, 4):  # less than one in a period: as an integer that is none
+        clock.at(1000 * (second + 1), 7, drain=True)
+    clock.at(200_500, 7)
+    due = clock.pending.next_deadline()
+    assert due is not None
+    assert 2.0 < (due - 200_500 * MS) / 1e6 < 8.0
+
+
+def test_the_sketch_has_a_fixed_size() -> None:
+    clock = Clockwork(AdaptiveSession())
+    before = clock.pending._rates.data.nbytes
+    for i in range(50):
+        clock.at(10 * i, *range(100))
+    assert clock.pending._rates.data.nbytes == before
+    assert 2 * DEPTH * WIDTH * 8 <= before <= 2**20
+
+
+@every
+def test_a_first_value_does_not_wait(window: Window) -> None:
+    clock = Clockwork(window)
+    assert clock.at(1000, 1, 2, first=[2]) == [2]
+    assert clock.at(1001, 2) == []
+    assert clock.at(1002, 1, 2, first=[1]) == [1, 2] if window == Count(2, max_delay=0.05) else [1]
+
+
+@every
+def test_what_is_cancelled_is_not_sent(window: Window) -> None:
+    clock = Clockwork(window)
+    clock.at(1000, 1, 2)
+    clock.pending.cancel(np.array([1, 5], np.int32))
+    assert len(clock.pending) == 1
+    assert clock.at(100_000) == [2]
+    assert clock.at(100_001, drain=True) == []
+    clock.at(200_000, 1)
+    assert clock.at(300_000) == [1], "it may be touched again"
+
+
+@every
+def test_nothing_waits_longer_than_it_may(window: Window) -> None:
+    rng = np.random.default_rng(1)
+    clock = Clockwork(window)
+    since: dict[int, float] = {}
+    now = 1000.0
+    for _ in range(3000):
+        now += float(rng.integers(1, 8))
+        some = rng.integers(0, 20, rng.integers(0, 4)).tolist()
+        sent = clock.at(now, *some)
+        for v in some:
+            since.setdefault(v, now)
+        for v in sent:
+            # A batch comes every few milliseconds, and looks then.
+            assert now - since.pop(v) <= window.longest * 1000 + 8
+        assert len(clock.pending) == len(since)
+    assert since.keys() == set(clock.at(now, drain=True))
+
+
+@settings(max_examples=150)
+@given(data=st.data())
+def test_each_is_sent_when_a_plain_model_says(data: st.DataObject) -> None:
+    """Tumbling and session windows against dictionaries."""
+    session = data.draw(st.booleans())
+    wait, longest = 50_000, 50_000 if not session else 170_000
+    clock = Clockwork(Session(0.05, max_delay=0.17) if session else Tumbling(0.05))
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    now = 7
+    steps = st.lists(st.tuples(st.integers(0, 90_000), st.lists(st.integers(0, 5), max_size=4)), max_size=30)
+    for step, some in data.draw(steps):
+        now += step
+        for v in some:
+            first.setdefault(v, now)
+            last[v] = now
+        due = {}
+        for v in first:
+            wanted = (last[v] if session else first[v]) + wait
+            bound = (first[v] + longest) // GRAIN * GRAIN
+            due[v] = min(-(-wanted // GRAIN) * GRAIN, bound)
+        expected = sorted(v for v in due if due[v] <= now)
+        assert clock.at(now / MS, *some) == expected
+        for v in expected:
+            del first[v], last[v]
+        assert clock.pending.next_deadline() == min((due[v] for v in first), default=None)
+        assert clock.pending.oldest() == min(first.values(), default=None)
+
+
+def test_what_waits_outlives_the_process(tmp_path: Path) -> None:
+    one = Clockwork(Session(0.1), MappedSpace(tmp_path))
+    one.at(1000, 1, 2)
+    other = Clockwork(Session(0.1), MappedSpace(tmp_path))
+    assert other.at(1050, 2) == []
+    assert other.at(1100) == [1]
+    assert other.at(1150) == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings_"),
+    [
+        ("tumbling", {"interval": 0}),
+        ("session", {"gap": -1}),
+        ("session", {"gap": 1, "max_delay": 0}),
+        ("count", {"n": 0}),
+        ("adaptive", {"shortest": 2, "widest": 1}),
+        ("adaptive", {"weight": 0}),
+        ("hopping", {}),
+    ],
+)
+def test_windows_say_what_is_wrong_with_them(name: str, settings_: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"please|the first is more|known are"):
+        make_window(name, **settings_)
+
+
+def test_windows_are_made_again_from_what_they_say() -> None:
+    for kind in windows():
+        assert kind.__doc__
+    for window in EACH:
+        assert make_window(**window.to_dict()) == window
+
+
+# ------------------------------------------------------------------ in an engine
+
+
+@settings(max_examples=120)
+@given(data=st.data())
+def test_a_drained_engine_equals_the_oracle(data: st.DataObject) -> None:
+    schema = data.draw(schemas(width=3), "schema")
+    batches = data.draw(event_batches(schema, data.draw(st.sampled_from(["int", "str"]), "ids")), "batches")
+    model = GraphSAGE([3, *data.draw(st.sampled_from([[4], [2, 4], [4, 2, 3]]), "widths")], seed=1)
+    some = st.sampled_from([*EACH, None])
+    pair = data.draw(some, "reduce"), data.draw(some, "forward")
+    engine = LocalEngine(model, data.draw(st.sampled_from([1, 2, 4]), "parts"), schema=schema, window=pair)
+    witness = Witness(engine)
+    now = 0
+    for batch in batches:
+        now += data.draw(st.sampled_from([0, 5 * MS, 30 * MS, 400 * MS]), "milliseconds")
+        witness.apply(batch, clock=now)
+        then = data.draw(st.sampled_from(["go on", "go on", "drain", "refresh"]), "then")
+        if then == "drain":
+            witness.drain(clock=now)
+        elif then == "refresh":
+            witness.refresh()
+            assert not any(engine.pending().values())
+    witness.drain(clock=now)
+
+
+@every
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_longer_streams(window: Window, parts: int) -> None:
+    schema = GraphSchema(edges="multi" if parts == 2 else "simple", features={"x": 3})
+    engine = LocalEngine(GraphSAGE([3, 8, 4], seed=2), parts, schema=schema, window=window)
+    witness = Witness(engine)
+    waited = 0
+    for i, batch in enumerate(random_batches(schema, seed=5, n_batches=40, batch_size=60, n_vertices=40)):
+        witness.apply(batch, clock=i * 10 * MS)
+        waited = max(waited, sum(engine.pending().values()))
+        if i % 17 == 16:
+            witness.drain(clock=i * 10 * MS)
+    assert waited > 0, "nothing ever waited"
+    witness.drain(clock=400 * MS)
+
+
+def test_time_alone_sends_what_is_due() -> None:
+    engine = LocalEngine(GraphSAGE([3, 4, 4], seed=1), window=Tumbling(0.1))
+    witness = Witness(engine)
+    witness.apply([edge("a", "b", time=1), edge("b", "c", time=1)], clock=1000 * MS)
+    now = 1000 * MS
+    rounds = 0
+    while (due := engine.next_deadline()) is not None:
+        assert due > now
+        now = due
+        witness.take(engine.apply([], clock=now))
+        rounds += 1
+    assert rounds <= 8, "two layers, each with two windows"
+    witness.check()
+
+
+def test_windows_merge_cascades() -> None:
+    plain = LocalEngine(GraphSAGE([3, 4, 4], seed=1))
+    windowed = LocalEngine(GraphSAGE([3, 4, 4], seed=1), window=Tumbling(0.2))
+    rows = []
+    for engine in (plain, windowed):
+        engine.apply([edge("hub", f"leaf {i}", time=0) for i in range(50)], clock=0)
+        rows.append(0)
+        for i in range(40):
+            rows[-1] += len(engine.apply([edge(f"new {i}", "hub", time=i)], clock=(i + 1) * 10 * MS))
+        rows[-1] += len(engine.drain(clock=500 * MS))
+    np.testing.assert_allclose(
+        windowed.embeddings(plain.ids()), plain.embeddings(plain.ids()), rtol=1e-5, atol=1e-6
+    )
+    assert rows[1] < rows[0] / 5
+
+
+def test_a_deleted_vertex_takes_what_waits_for_it_along() -> None:
+    witness = Witness(LocalEngine(GraphSAGE([3, 4], seed=1), 2, window=Tumbling(1.0)))
+    witness.apply([edge("a", "b", time=1), edge("c", "b", time=1)], clock=0)
+    witness.apply([edge("d", "b", time=2), feature("a", [1.0, 2.0, 3.0], time=2)], clock=10 * MS)
+    assert sum(witness.engine.pending().values()) > 0
+    updates = witness.apply([delete_vertex("b", time=3)], clock=20 * MS)
+    assert [(update.id, update.deleted) for update in updates] == [("b", True)]
+    after = witness.engine.apply([], clock=5000 * MS)
+    assert "b" not in {update.id for update in after}
+    witness.take(after)
+    witness.apply(
+        [vertex("b", time=4), edge("a", "b", time=4), delete_edge("a", "b", time=5)], clock=5001 * MS
+    )
+    witness.drain(clock=5002 * MS)

@@ -1,0 +1,177 @@
+"""Windows on Spark: what waits comes out when it is due, when it is asked for, at the end, after a loss."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from d3gnn import GraphSchema, metrics
+from d3gnn.events import edge, feature
+from d3gnn.spark.board import read_board
+from d3gnn.spark.supervise import Supervised
+from d3gnn.testing import random_batches
+from d3gnn.testing.pipelines import PipelineRun, committed_rows
+from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling, Window
+
+SCHEMA = GraphSchema(features={"x": 3})
+AN_HOUR = 3600.0
+
+
+def batches(seed: int, count: int = 6) -> list[Any]:
+    return list(random_batches(SCHEMA, seed=seed, n_batches=count, batch_size=40, n_vertices=30))
+
+
+def newest(run: PipelineRun) -> dict[Any, Any]:
+    """The table of newest rows, as a user would keep it."""
+    table: dict[Any, Any] = {}
+    for row in sorted(committed_rows(run.output), key=lambda row: row["batch"]):
+        if row["deleted"]:
+            table.pop(row["id"], None)
+        else:
+            table[row["id"]] = row["embedding"]
+    return table
+
+
+def pending(run: PipelineRun) -> int:
+    waiting = read_board(str(run.gnn.arrays))
+    return 0 if waiting is None else waiting.pending
+
+
+def check(run: PipelineRun) -> None:
+    """Nothing waits, and everything is as the oracle says."""
+    assert pending(run) == 0
+    run.check_held()
+    run.witness.check_end(newest(run))
+
+
+def wait_for(what: Callable[[], bool], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.05)
+
+
+def wait_for_nothing_pending(run: PipelineRun, running: Supervised) -> None:
+    """Between two batches: in the middle of one, what one operator has sent is not yet with the next."""
+
+    def nothing_waits() -> bool:
+        running.query.processAllAvailable()
+        return pending(run) == 0
+
+    wait_for(nothing_waits)
+
+
+WINDOWS: list[tuple[Window | tuple[Window | None, Window | None], int]] = [
+    (Tumbling(AN_HOUR), 1),
+    ((Session(0.2), None), 2),
+    (AdaptiveSession(widest=5.0), 4),
+    (Count(3, max_delay=AN_HOUR), 2),
+]
+
+
+@pytest.mark.parametrize(("window", "parts"), WINDOWS, ids=repr)
+def test_a_run_that_ends_ends_with_nothing_pending(
+    spark: SparkSession, tmp_path: Path, window: Any, parts: int
+) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, parts, window=window)
+    run.write(*batches(3, 4))
+    query = run.go()
+    check(run)
+    waited = [said.get("pending", 0) for p in query.recentProgress for said in metrics(p).values()]
+    assert max(waited) > 0, "nothing ever waited"
+
+
+def test_time_alone_sends_what_is_due(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(0.5))
+    run.write(
+        [*(feature(i, [i, 1.0, 2.0], time=0) for i in range(9)), edge(1, 2, time=1), edge(2, 3, time=1)]
+    )
+    running = run.start(trigger={"processingTime": "0 seconds"})
+    try:
+        wait_for(
+            lambda: running.query.lastProgress is not None and read_board(str(run.gnn.arrays)) is not None
+        )
+        run.write([edge(4, 2, time=2), edge(5, 1, time=2), feature(1, [9.0, 9.0, 9.0], time=2)])
+        wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= 14)
+        wait_for_nothing_pending(run, running)
+    finally:
+        running.stop()
+    check(run)
+
+
+def test_what_waits_can_be_asked_for(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(AN_HOUR))
+    run.write(*batches(5, 3))
+    running = run.start(trigger={"processingTime": "0 seconds"})
+    try:
+        rows = sum(map(len, batches(5, 3)))
+        wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= rows)
+        assert pending(run) > 0
+        run.gnn.drain()
+        wait_for_nothing_pending(run, running)
+    finally:
+        running.stop()
+    check(run)
+
+
+@pytest.mark.parametrize("lost", ["arrays", "nothing", "window"])
+def test_what_waited_when_a_query_stopped_is_not_lost(spark: SparkSession, tmp_path: Path, lost: str) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(AN_HOUR))
+    run.write(*batches(6, 3))
+    running = run.start(trigger={"processingTime": "0 seconds"})
+    rows = sum(map(len, batches(6, 3)))
+    wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= rows)
+    running.stop()
+    assert pending(run) > 0
+    if lost == "arrays":
+        shutil.rmtree(tmp_path / "arrays")
+    if lost == "window":  # what waited in it must not wait for ever
+        run.gnn.reduce = run.gnn.forward = None
+        run.write([edge(1, 2, time=100)])
+    run.go()
+    if lost == "window":
+        run.check_held()
+        run.witness.check_end(newest(run))
+    else:
+        check(run)
+
+
+def python_workers() -> list[int]:
+    """The processes of this session's Python workers, without those that start them."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    found = [line.split(None, 2) for line in listed.stdout.splitlines()]
+    mine, starters, workers = {os.getpid()}, set[int](), []
+    for pid, parent, command in sorted(found, key=lambda row: int(row[0])):
+        if int(parent) in mine:
+            mine.add(int(pid))
+            if int(parent) in starters:
+                workers.append(int(pid))
+            elif "pyspark.daemon pyspark.worker" in command:
+                starters.add(int(pid))
+    return workers
+
+
+def test_a_kill_in_the_middle_of_a_window(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(AN_HOUR))
+    first, second = batches(7, 3), batches(8, 3)
+    run.write(*first)
+    running = run.start(trigger={"processingTime": "0 seconds"}, restarts=3)
+    rows = sum(map(len, first))
+    wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= rows)
+    assert pending(run) > 0
+    for pid in python_workers():
+        os.kill(pid, signal.SIGKILL)
+    run.write(*second)
+    running.await_termination(5)
+    running.stop()
+    run.go(restarts=3)
+    check(run)
