@@ -149,8 +149,8 @@ def change_input(patch: Patch, operator: type[Vertex] | type[Edge], change: Call
     """Change what an operator receives, block by block."""
     process = operator.process
 
-    def changed(self: Any, part: int, blocks: Blocks) -> Blocks:
-        return process(self, part, [change(block) for block in blocks])
+    def changed(self: Any, part: int, blocks: Blocks, *moment: Any) -> Blocks:
+        return process(self, part, [change(block) for block in blocks], *moment)
 
     patch.setattr(operator, "process", changed)
 
@@ -161,8 +161,8 @@ def change_output(
     """Change what an operator sends, by (operator, part, what it received, what it would send)."""
     process = operator.process
 
-    def changed(self: Any, part: int, blocks: Blocks) -> Blocks:
-        return change(self, part, blocks, process(self, part, blocks))
+    def changed(self: Any, part: int, blocks: Blocks, *moment: Any) -> Blocks:
+        return change(self, part, blocks, process(self, part, blocks, *moment))
 
     patch.setattr(operator, "process", changed)
 
@@ -329,9 +329,9 @@ def removed_edges_are_retracted_with_new_values(patch: Patch) -> None:
     fresh: list[tuple[Array, Array]] = []
     process = Edge.process
 
-    def watch(self: Edge, part: int, blocks: Blocks) -> Blocks:
+    def watch(self: Edge, part: int, blocks: Blocks, *moment: Any) -> Blocks:
         fresh[:] = [(block.columns[0], block.columns[-1]) for block in blocks if block.kind is Kind.VALUES]
-        return process(self, part, blocks)
+        return process(self, part, blocks, *moment)
 
     def change(arguments: dict[str, Any]) -> None:
         arguments["values"] = arguments["values"].copy()
@@ -355,9 +355,9 @@ def new_edges_carry_old_values(patch: Patch) -> None:
     old: list[Array] = []
     process = Edge.process
 
-    def watch(self: Edge, part: int, blocks: Blocks) -> Blocks:
+    def watch(self: Edge, part: int, blocks: Blocks, *moment: Any) -> Blocks:
         old.clear()
-        return process(self, part, blocks)
+        return process(self, part, blocks, *moment)
 
     def remember(arguments: dict[str, Any]) -> None:
         if not old:
@@ -497,9 +497,9 @@ def test_the_pieces_of_a_block_are_taken_in_order(monkeypatch: Patch) -> None:
     monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: True)
     process = Vertex.process
 
-    def backwards(self: Vertex, part: int, blocks: Blocks) -> Blocks:
+    def backwards(self: Vertex, part: int, blocks: Blocks, *moment: Any) -> Blocks:
         pieces = [piece for block in blocks for piece in split(block, limit=1)]
-        return process(self, part, pieces[::-1])
+        return process(self, part, pieces[::-1], *moment)
 
     monkeypatch.setattr(Vertex, "process", backwards)
     run_all()

@@ -337,3 +337,19 @@ def test_a_deleted_vertex_takes_what_waits_for_it_along() -> None:
         [vertex("b", time=4), edge("a", "b", time=4), delete_edge("a", "b", time=5)], clock=5001 * MS
     )
     witness.drain(clock=5002 * MS)
+
+
+def test_a_saved_engine_keeps_its_windows_and_loses_nothing_that_waits(tmp_path: Path) -> None:
+    engine = LocalEngine(GraphSAGE([3, 4, 4], seed=1), window=(Session(0.5), Tumbling(1.0)))
+    witness = Witness(engine)
+    witness.apply([edge("a", "b", time=1), edge("b", "c", time=1)], clock=1000 * MS)
+    witness.apply([edge("d", "b", time=2)], clock=1001 * MS)
+    assert sum(engine.pending().values()) > 0
+    engine.save(tmp_path)
+    loaded = LocalEngine.load(tmp_path)
+    assert loaded.windows == engine.windows
+    assert not any(loaded.pending().values())
+    witness.drain(clock=1002 * MS)
+    np.testing.assert_allclose(
+        loaded.embeddings(engine.ids()), engine.embeddings(engine.ids()), rtol=1e-5, atol=1e-6
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from d3gnn import latency
+from d3gnn import latency, metrics
 from d3gnn.spark.metrics import arrival_quantiles, output_ages, weighted_percentiles
 
 #: The batch begins a second after the beginning, and takes half of one.
@@ -57,3 +57,8 @@ def test_ages_of_all_parts() -> None:
     ages, weights = output_ages(progress({"part": 0, "rows": 4, "arrivals": [500_000, 1_500_000]}))
     assert ages.tolist() == [1000.0, 0.0]
     assert weights.tolist() == pytest.approx([2.0, 2.0])
+
+
+def test_what_parts_say_is_added_up_but_for_the_oldest() -> None:
+    said = progress({"part": 0, "pending": 3, "oldest_ms": 40}, {"part": 1, "pending": 4, "oldest_ms": 70})
+    assert metrics(said) == {"vertex-2": {"pending": 7, "oldest_ms": 70}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
@@ -56,6 +57,6 @@ def test_the_lines_about_transform_and_metrics(
     assert (edge["messages"], edge["parcels"]) == (3, 4)
     assert edge["bytes"] > 0 < edge["busy_us"]
     by_part = progress["observedMetrics"]["d3gnn.edge-1"].parts
-    assert sorted(part["part"] for part in by_part) == [0, 1]
+    assert sorted(json.loads(part)["part"] for part in by_part) == [0, 1]
     assert sum(part["messages"] for part in by_part) == 3
     assert "'applied': 3" in capsys.readouterr().out

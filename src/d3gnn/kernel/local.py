@@ -34,7 +34,7 @@ from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
-from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows import Window, make_window
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.types import Bools, Floats, Ints, Small
@@ -134,8 +134,9 @@ class LocalEngine:
         self._opened: dict[tuple[str, int], Space] = {}
         self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
         layers: list[Layer | None] = [None, *model.layers, None]
-        self.window = window
-        reduce, forward = window if isinstance(window, tuple) else (window, window)
+        #: Of Edge operators and of Vertex operators.
+        self.windows = window if isinstance(window, tuple) else (window, window)
+        reduce, forward = self.windows
         self.vertices = [
             Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space, forward)
             for i in range(len(layers) - 1)
@@ -243,6 +244,7 @@ class LocalEngine:
             "batch": self.batch,
             "clock": self._clock,
             "types": self.partition.types,
+            "windows": [window and window.to_dict() for window in self.windows],
         }
         (folder / "engine.json").write_text(json.dumps(settings, indent=2) + "\n")
 
@@ -258,12 +260,14 @@ class LocalEngine:
             ) from None
         if settings.get("format") != _FORMAT:
             raise ValueError(f"{folder} holds an engine of another format: {settings.get('format')!r}")
+        reduce, forward = settings.get("windows", (None, None))
         engine = LocalEngine(
             GNN.load(folder / "model.safetensors"),
             settings["parts"],
             make_partitioner(**settings["partitioner"]),
             GraphSchema(**settings["schema"]),
             arrays,
+            (reduce and make_window(**reduce), forward and make_window(**forward)),
         )
         engine.batch, engine._clock = settings["batch"], settings["clock"]
         engine.partition.types = settings["types"]

@@ -35,6 +35,8 @@ OUTPUT = (
     "busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed", "pending", "oldest_ms",
     "merged", "forwards", "arrivals",
 )  # fmt: skip
+#: The one that is no sum over parts: for how long the oldest has waited in a window.
+OLDEST = "oldest_ms"
 #: The one that is a list: quantiles of the arrivals behind the rows of a part, from the oldest on.
 ARRIVALS = "arrivals"
 _QUANTILES = 21
@@ -56,7 +58,9 @@ def metrics(progress: Any) -> dict[str, dict[str, Any]]:
         total = totals[name] = dict[str, Any]()
         for part in parts:
             for metric, value in part.items():
-                if metric not in ("part", ARRIVALS):
+                if metric == OLDEST:
+                    total[metric] = max(total.get(metric, 0), value)
+                elif metric not in ("part", ARRIVALS):
                     total[metric] = total.get(metric, 0) + value
     partition = totals.get("partition", {})
     if partition.get("vertices"):  # a batch that was kept, and an empty graph, have none to speak of

@@ -32,7 +32,7 @@ class Witness:
         assert got == list(reasons), f"status: engine {got}, oracle {list(reasons)}"
         assert len(updates.dead_letters) == sum(r.is_dead for r in reasons)
         self.take(updates)
-        if self.engine.window is None:
+        if self.engine.windows == (None, None):
             self.check()
         return updates
 
