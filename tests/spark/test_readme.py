@@ -56,7 +56,7 @@ def test_the_lines_about_transform_and_metrics(
     assert (last["rows"], last["tombstones"]) == (3, 0)
     assert (edge["messages"], edge["parcels"]) == (3, 4)
     assert edge["bytes"] > 0 < edge["busy_us"]
-    by_part = progress["observedMetrics"]["d3gnn.edge-1"].parts
-    assert sorted(json.loads(part)["part"] for part in by_part) == [0, 1]
+    by_part = [json.loads(part) for part in progress["observedMetrics"]["d3gnn.edge-1"].parts]
+    assert sorted(part["part"] for part in by_part) == [0, 1]
     assert sum(part["messages"] for part in by_part) == 3
     assert "'applied': 3" in capsys.readouterr().out
