@@ -49,7 +49,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
         return
     big = ["--synthetic", str(_BIG), "--vertices", str(_BIG_VERTICES), "--batch", "2000", "--batch", "20000"]
     yield ["peers", *big, "--shape", "capped", "--max-degree", "40", "--systems", "dgl_full,spark"]
-    # With hubs, 20 million edges take another 7 minutes: a fifth of them shows the same.
+    # With hubs, 20 million edges would take another 7 minutes: this is a fifth of them.
     hubs = ["--synthetic", str(_BIG // 5), "--vertices", str(_BIG_VERTICES // 5), *big[4:]]
     yield ["peers", *hubs, "--shape", "rmat", "--systems", "dgl_full,spark"]
     yield [

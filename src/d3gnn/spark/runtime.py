@@ -188,11 +188,12 @@ class Runtime:
             blocks = delivery.blocks(read_sent)
             with torch.inference_mode():
                 out = operator.process(part, blocks, stamp.moment)
-            sent = self.send(name, part, space, stamp, out)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             if (waiting := operator.pending(part)) is not None:
+                # Before the version is stamped: a batch that was taken in is on the board, whoever dies then.
                 self.board.write(name, part, waiting)
                 metrics |= {"pending": len(waiting), "oldest_ms": _age(waiting, stamp.clock)}
+            sent = self.send(name, part, space, stamp, out)
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
             metrics |= {"parcels": len(sent), "bytes": sent.nbytes}
         self.settle(name)
