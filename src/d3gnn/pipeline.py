@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
-from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
 from d3gnn.nn.model import GNN
 from d3gnn.spark.control import Kind, command
 from d3gnn.spark.host import run_inputs, run_operator, run_output, with_commands
@@ -47,6 +47,9 @@ class StreamingGNN:
         Lets what changes at a vertex wait for more to change there, and sends it on as one; see
         `d3gnn.windows`. One window for all operators, or a pair: for the partial aggregates of Edge operators
         and for the values of Vertex operators. Runs that end, end with nothing waiting.
+    clock:
+        What windows tell the time by: when a `batch` is taken in, or the newest `event` time so far, in
+        microseconds. The latter stands still when no events come.
     """
 
     def __init__(
@@ -60,7 +63,8 @@ class StreamingGNN:
         schema: GraphSchema | None = None,
         arrays: str | Path | None = None,
         on_dead_letter: str = "keep",
-        window: Window | tuple[Window | None, Window | None] | None = None,
+        window: Windows = None,
+        clock: Clock = "batch",
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
@@ -72,7 +76,8 @@ class StreamingGNN:
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
-        self.reduce, self.forward = window if isinstance(window, tuple) else (window, window)
+        self.reduce, self.forward = pair_of(window)
+        self.clock = check_clock(clock)
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
         """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
@@ -86,7 +91,8 @@ class StreamingGNN:
     ) -> DataFrame:
         advise(events.sparkSession)
         windowed = self.reduce is not None or self.forward is not None
-        events = with_commands(store, events, self._arrays(store) if windowed else None)
+        arrays = self._arrays(store) if windowed else None
+        events = with_commands(store, events, arrays, by_time=self.clock == "batch")
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
 
@@ -177,6 +183,7 @@ class StreamingGNN:
             stop_on_dead_letter=self.on_dead_letter == "stop",
             reduce=self.reduce,
             forward=self.forward,
+            clock=self.clock,
         )
 
     def _arrays(self, store: str) -> str:

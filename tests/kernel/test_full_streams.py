@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import EdgeMode, EventBatch, IntKeys, Keys, Op, Reason, keys_from_arrow, keys_of
 from d3gnn.kernel.hashing import initial_values
 from d3gnn.kernel.reference import Oracle, embeddings, forward, relative_error
+from d3gnn.kernel.windows import AdaptiveSession, Count, Session, Tumbling, Window
 from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.sources import read_edge_list
 from d3gnn.types import Floats, Small
@@ -93,3 +96,50 @@ def test_a_prefix_in_tiny_batches(name: str, shared_data: Path) -> None:
     events = read(shared_data, stream, limit=6000)
     ends = np.cumsum(np.random.default_rng(1).integers(1, 8, len(events)))
     check(stream._replace(parts=2), events, ends[ends < len(events)].tolist())
+
+
+MS = 1000
+WINDOWS: list[Window] = [
+    Tumbling(0.04),
+    Session(0.02, max_delay=0.06),
+    AdaptiveSession(shortest=0.01, widest=0.06, period=0.05),
+    Count(20, max_delay=0.1),
+]
+
+
+@pytest.fixture(scope="module")
+def ends_of_streams(shared_data: Path) -> Callable[[str], tuple[EventBatch, GNN, Keys, Floats]]:
+    """The events of a stream, a model, and where a static forward pass ends; each made once."""
+
+    @cache
+    def made(name: str) -> tuple[EventBatch, GNN, Keys, Floats]:
+        stream, model = STREAMS[name], GraphSAGE(WIDTHS, seed=1)
+        events = read(shared_data, stream)
+        schema = GraphSchema(edges=stream.edges, directed=stream.directed)
+        status = LocalEngine(model, schema=schema).apply(events, clock=1).status
+        return events, model, *final(model, stream, events, status)
+
+    return made
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4])
+@pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.name)
+@pytest.mark.parametrize("name", ["sx-mathoverflow", "as-733"])
+def test_the_whole_stream_through_windows(
+    name: str,
+    window: Window,
+    parts: int,
+    ends_of_streams: Callable[[str], tuple[EventBatch, GNN, Keys, Floats]],
+) -> None:
+    events, model, ids, expected = ends_of_streams(name)
+    schema = GraphSchema(edges=STREAMS[name].edges, directed=STREAMS[name].directed)
+    engine = LocalEngine(model, parts, schema=schema, window=window)
+    size, waited = STREAMS[name].batch // 2, 0
+    for number, begin in enumerate(range(0, len(events), size), start=1):
+        engine.apply(events.take(slice(begin, begin + size)), clock=number * 10 * MS)
+        waited = max(waited, sum(engine.pending().values()))
+    assert waited > 0, "nothing ever waited"
+    assert sum(engine.pending().values()) > 0, "there is something to drain"
+    engine.drain()
+    assert len(engine) == len(ids)
+    assert relative_error(engine.embeddings(ids), expected) <= 1e-5

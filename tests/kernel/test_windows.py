@@ -23,12 +23,13 @@ from d3gnn.kernel.windows import (
     make_window,
     windows,
 )
-from d3gnn.kernel.windows.pending import COUNTERS, GRAIN, Pending
+from d3gnn.kernel.windows.pending import COUNTERS, Pending
 from d3gnn.kernel.windows.sketch import DEPTH, WIDTH
 from d3gnn.nn import GraphSAGE
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
 MS = 1000
+GRAIN = 10 * MS
 EACH: list[Window] = [
     Tumbling(0.05),
     Session(0.03),
@@ -217,6 +218,34 @@ def test_each_is_sent_when_a_plain_model_says(data: st.DataObject) -> None:
         assert clock.pending.oldest() == min(first.values(), default=None)
 
 
+def test_deadlines_may_be_coalesced_more_or_not_at_all() -> None:
+    coarse, fine = Clockwork(Tumbling(0.05, coalesce=0.1)), Clockwork(Tumbling(0.05, coalesce=0))
+    for clock in (coarse, fine):
+        assert clock.at(1000.001, 1) == []
+        assert clock.at(1003, 2) == []
+    assert fine.at(1050) == []
+    assert fine.at(1050.001) == [1]
+    assert fine.at(1053) == [2]
+    # The next multiple of 100 ms would be too late: then the very end of the wait counts.
+    assert coarse.at(1050.001) == [1]
+    assert coarse.at(1053) == [2]
+    merged = Clockwork(Session(0.03, max_delay=1.0, coalesce=0.1))
+    assert merged.at(1000, 1) == []
+    assert merged.at(1060, 2) == []
+    assert merged.at(1099) == []
+    assert merged.at(1100) == [1, 2], "at once"
+
+
+def test_looking_for_the_oldest_costs_no_look_at_all_that_wait() -> None:
+    clock = Clockwork(Tumbling(10.0))
+    assert clock.pending.oldest() is None
+    for i in range(3000):
+        clock.at(1000 + i, i % 100, drain=i % 3 == 0)
+    # Two were touched since the last drain, and the queue forgets those that were sent.
+    assert clock.pending.oldest() == (1000 + 2998) * MS
+    assert len(clock.pending._queue.data) < 1000
+
+
 def test_what_waits_outlives_the_process(tmp_path: Path) -> None:
     one = Clockwork(Session(0.1), MappedSpace(tmp_path))
     one.at(1000, 1, 2)
@@ -235,6 +264,7 @@ def test_what_waits_outlives_the_process(tmp_path: Path) -> None:
         ("count", {"n": 0}),
         ("adaptive", {"shortest": 2, "widest": 1}),
         ("adaptive", {"weight": 0}),
+        ("tumbling", {"interval": 1, "coalesce": -1}),
         ("hopping", {}),
     ],
 )
@@ -353,3 +383,39 @@ def test_a_saved_engine_keeps_its_windows_and_loses_nothing_that_waits(tmp_path:
     np.testing.assert_allclose(
         loaded.embeddings(engine.ids()), engine.embeddings(engine.ids()), rtol=1e-5, atol=1e-6
     )
+
+
+def test_windows_may_go_by_the_time_of_events() -> None:
+    engine = LocalEngine(GraphSAGE([3, 4], seed=1), window=Tumbling(1.0), clock="event")
+    witness = Witness(engine)
+    day = 86_400_000_000
+    witness.apply([edge("a", "b", time=day), edge("c", "d", time=day)], clock=10 * day)
+    witness.apply([edge("d", "b", time=day + 1)], clock=20 * day)
+    assert engine.pending() == {"vertex-0": 0, "edge-1": 2, "vertex-1": 0}, (
+        "ten days of ours, but not of theirs"
+    )
+    witness.take(engine.apply([], clock=30 * day))
+    assert sum(engine.pending().values()) == 2
+    late = [edge("c", "a", time=5), edge("c", "d", time=day + 1_200_000)]
+    witness.take(engine.apply(late, clock=31 * day))
+    assert engine.pending() == {"vertex-0": 0, "edge-1": 1, "vertex-1": 2}, "a second has passed"
+    witness.oracle.apply(late)
+    witness.drain(clock=31 * day)
+
+
+def test_an_event_from_the_future_does_not_stop_the_clock_of_events() -> None:
+    engine = LocalEngine(GraphSAGE([3, 4], seed=1), window=Tumbling(1.0), clock="event")
+    second = 1_000_000
+    engine.apply([edge("a", "b", time=0), edge("c", "d", time=0)], clock=100 * second)
+    engine.apply([edge("a", "d", time=10**17)], clock=100 * second)
+    assert engine.pending()["vertex-1"] == 2, "it counts as of its arrival: a hundred seconds have passed"
+    engine.apply([edge("c", "b", time=101 * second)], clock=600 * second)
+    assert engine.pending()["vertex-1"] == 0, "and one more"
+    assert engine.pending()["edge-1"] == 1
+    engine.apply([edge("c", "b", time=102 * second)], clock=600 * second)
+    assert engine.pending()["edge-1"] == 0
+
+
+def test_there_are_two_clocks() -> None:
+    with pytest.raises(ValueError, match="choose one of batch, event"):
+        LocalEngine(GraphSAGE([3, 4]), clock="wall")  # type: ignore[arg-type]

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
 from d3gnn import GraphSchema, metrics
 from d3gnn.events import edge, feature
+from d3gnn.kernel.reference import relative_error
 from d3gnn.spark.board import read_board
 from d3gnn.spark.supervise import Supervised
 from d3gnn.testing import random_batches
@@ -174,4 +176,28 @@ def test_a_kill_in_the_middle_of_a_window(spark: SparkSession, tmp_path: Path) -
     running.await_termination(5)
     running.stop()
     run.go(restarts=3)
+    check(run)
+
+
+def test_windows_may_go_by_the_time_of_events(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(AN_HOUR))
+    run.gnn.clock = "event"
+    hour = 3_600_000_000
+    run.write(
+        [*(feature(i, [i, 1.0, 2.0], time=0) for i in range(5)), edge(1, 2, time=0), edge(2, 3, time=0)],
+        [edge(4, 2, time=1)],
+        *([edge(100 + i, 200 + i, time=i * 2 * hour)] for i in range(1, 6)),
+    )
+    running = run.start(trigger={"processingTime": "0 seconds"})
+    try:
+        rows = 7 + 1 + 5
+        wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= rows)
+        running.query.processAllAvailable()
+        table, expected = newest(run), run.witness.oracle_embeddings()
+        for id in (2, 3):
+            assert relative_error(np.array([table[id]]), expected[id][None]) <= 1e-5, "hours have passed"
+        assert pending(run) > 0, "for what came last, no time has passed"
+    finally:
+        running.stop()
+    run.go()
     check(run)

@@ -5,6 +5,7 @@ from d3gnn.bench.partitioner import PartitionerResult, measure_partitioner
 from d3gnn.bench.result import BenchResult
 from d3gnn.bench.side_by_side import PeersResult, PeersSettings, measure_peers
 from d3gnn.bench.throughput import ThroughputResult, ThroughputSettings, measure_throughput
+from d3gnn.bench.windows import WindowsResult, WindowsSettings, measure_windows
 from d3gnn.bench.workload import Workload, file_workload, synthetic_workload
 
 __all__ = [
@@ -15,11 +16,14 @@ __all__ = [
     "PeersSettings",
     "ThroughputResult",
     "ThroughputSettings",
+    "WindowsResult",
+    "WindowsSettings",
     "Workload",
     "file_workload",
     "measure_growth",
     "measure_partitioner",
     "measure_peers",
     "measure_throughput",
+    "measure_windows",
     "synthetic_workload",
 ]

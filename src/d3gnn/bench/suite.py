@@ -22,7 +22,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
     Without `data`, the folder of real streams, synthetic ones take their place.
     """
     main = _stream(data, "ogbn-arxiv") or ["--synthetic", str(_SMALL)]
-    for batch, limit in ((1, 50_000), (100, 300_000), (2_000, None), (20_000, None), (100_000, None)):
+    for batch, limit in ((1, 30_000), (100, 300_000), (2_000, None), (20_000, None), (100_000, None)):
         first = ["--limit", str(limit)] if limit else []
         yield ["throughput", *main, *first, "--batch", str(batch)]
     for name in list(_FILES)[1:]:
@@ -41,16 +41,18 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
         "--systems",
         "dgl_full,dgl_influenced,pyg_influenced,ripple,local",
     ]
-    yield ["stages", *main, "--batch", "20000"]
+    yield ["stages", *main, "--batch", "20000", "--timed", "20", "--warm-up", "60"]
+    small = _stream(data, "sx-mathoverflow") or ["--synthetic", "200000"]
+    yield ["windows", *small, "--batch", "500", "--parts", "4"]
     yield ["partitioner", "--edges-count", str(_SMALL)]
-    yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "60"]
+    yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "40"]
     yield ["growth", "--stored", "100000,1000000"]
     if quick:
         return
     big = ["--synthetic", str(_BIG), "--vertices", str(_BIG_VERTICES), "--batch", "2000", "--batch", "20000"]
     yield ["peers", *big, "--shape", "capped", "--max-degree", "40", "--systems", "dgl_full,spark"]
-    # With hubs, 20 million edges would take another 7 minutes: this is a fifth of them.
-    hubs = ["--synthetic", str(_BIG // 5), "--vertices", str(_BIG_VERTICES // 5), *big[4:]]
+    # With hubs, 20 million edges would take another 7 minutes: this is a tenth of them.
+    hubs = ["--synthetic", str(_BIG // 10), "--vertices", str(_BIG_VERTICES // 10), *big[4:]]
     yield ["peers", *hubs, "--shape", "rmat", "--systems", "dgl_full,spark"]
     yield [
         "growth",

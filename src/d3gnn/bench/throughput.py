@@ -78,7 +78,7 @@ class ThroughputResult(BenchResult):
     #: Bytes that operators handed to one another.
     bytes_moved: int
     replication_factor: float
-    #: Busy time of the busiest part over the mean; None where parts take turns in one process.
+    #: Busy time of the busiest part over the mean; None for a single part in one process.
     imbalance: float | None
     #: Against recomputation from scratch; None if it was not checked.
     max_relative_error: float | None
@@ -131,7 +131,7 @@ def measure_throughput(
             engine = _run_locally(workload, model, settings, on_events)
         error = None
         if check:
-            error = compare(engine, _for_the_oracle(workload, settings.batch), on_check).max_relative_error
+            error = compare(engine, for_the_oracle(workload, settings.batch), on_check).max_relative_error
         return _result(workload, settings, engine, error)
 
 
@@ -186,8 +186,8 @@ class LocalRun:
         return self._engine.partition.replication_factor
 
     @property
-    def imbalance(self) -> None:
-        return None
+    def imbalance(self) -> float | None:
+        return self._engine.imbalance if self._engine.parts > 1 else None
 
     @property
     def stored_edges(self) -> int:
@@ -220,7 +220,8 @@ def _run_locally(workload: Workload, model: GNN, settings: ThroughputSettings, o
     return LocalRun(engine, times)
 
 
-def _for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
+def for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
+    """The workload in batches with which the oracle ends at the same graph."""
     return workload.batches(max(batch, _CHECK_BATCH) if workload.in_order else batch)
 
 

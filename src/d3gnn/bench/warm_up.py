@@ -7,6 +7,7 @@ from itertools import islice
 
 from d3gnn.events import EventBatch, GraphSchema
 from d3gnn.kernel.local import LocalEngine
+from d3gnn.kernel.windows import Windows
 from d3gnn.nn import GNN
 from d3gnn.sources import SyntheticStream
 
@@ -14,7 +15,12 @@ _SAMPLE = 500
 
 
 def warm_up(
-    model: GNN, schema: GraphSchema, parts: int, partitioner: str, sample: Iterable[EventBatch] = ()
+    model: GNN,
+    schema: GraphSchema,
+    parts: int,
+    partitioner: str,
+    sample: Iterable[EventBatch] = (),
+    window: Windows = None,
 ) -> None:
     """Take engines of the same kind through every kind of event, and through the first of the real ones."""
     width = schema.for_model(model.in_width).width
@@ -23,7 +29,8 @@ def warm_up(
         feature_width=width,
     )  # fmt: skip
     for batches in (everything.batches(_SAMPLE), islice(sample, 3)):
-        engine = LocalEngine(model, parts, partitioner, schema)
+        engine = LocalEngine(model, parts, partitioner, schema, window=window)
         for batch in batches:
             engine.apply(batch)
             engine.apply(batch.take(slice(0, 1)))
+        engine.drain()

@@ -34,7 +34,8 @@ from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
-from d3gnn.kernel.windows import Window, make_window
+from d3gnn.kernel.windows import Clock, Windows, check_clock, make_window, newest_event, pair_of
+from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.types import Bools, Floats, Ints, Small
@@ -102,6 +103,9 @@ class LocalEngine:
     window:
         Lets what changes wait for more to change: a window (`d3gnn.windows`) for all operators, or one for
         partial aggregates at Edge operators and one for values at Vertex operators. `drain` sends what waits.
+    clock:
+        What windows tell the time by: when a `batch` is taken in, or the newest `event` time so far, in
+        microseconds.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -122,21 +126,24 @@ class LocalEngine:
         partitioner: str | Partitioner = "hdrf",
         schema: GraphSchema | None = None,
         folder: str | Path | None = None,
-        window: Window | tuple[Window | None, Window | None] | None = None,
+        window: Windows = None,
+        clock: Clock = "batch",
     ) -> None:
         self.model = model.eval()
         self.schema = (schema or GraphSchema()).for_model(model.in_width)
         self.parts, self.folder = parts, folder
         self.epoch, self.batch = 1, 0
-        self._clock = 0
+        self.clock = check_clock(clock)
+        self._now, self._newest = 0, 0
         self.metrics: Counter[str] = Counter()
+        #: Seconds of each part, in all operators behind Partition.
+        self.part_seconds = [0.0] * parts
         self._log = MemoryLog()
         self._opened: dict[tuple[str, int], Space] = {}
         self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
         layers: list[Layer | None] = [None, *model.layers, None]
         #: Of Edge operators and of Vertex operators.
-        self.windows = window if isinstance(window, tuple) else (window, window)
-        reduce, forward = self.windows
+        self.windows = reduce, forward = pair_of(window)
         self.vertices = [
             Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space, forward)
             for i in range(len(layers) - 1)
@@ -149,9 +156,10 @@ class LocalEngine:
         chain: list[Operator[Any]] = [self.vertices[0]]
         for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
             chain += [edge, vertex]
-        # Each with the name of its clock, and the bytes of a row of each kind that it takes in.
-        self._chain: list[tuple[Operator[Any], str, list[int]]] = [
-            (operator, f"{operator.name}_us", [0] * len(Kind)) for operator in chain
+        # Each with the names of its clock and of the bytes that it takes in (topology, which rides along
+        # everywhere, aside), and the bytes of a row of each kind.
+        self._chain: list[tuple[Operator[Any], str, str, list[int]]] = [
+            (operator, f"{operator.name}_us", f"{operator.name}_bytes", [0] * len(Kind)) for operator in chain
         ]
         for layer in model.layers:
             layer.prepare()
@@ -168,44 +176,45 @@ class LocalEngine:
 
         `clock` is the arrival, in microseconds, of events that have none; the time of day unless given.
         """
-        batch = EventBatch.of(events)
-        self._clock = max(self._clock, time.time_ns() // 1000 if clock is None else clock)
-        self.moment = Moment(self._clock)
-        return self._apply(batch)
+        return self._apply(EventBatch.of(events), clock)
 
     def drain(self, clock: int | None = None) -> Updates:
         """Send all that waits in windows: the embeddings are then those of the graph as it is."""
-        self._clock = max(self._clock, time.time_ns() // 1000 if clock is None else clock)
-        self.moment = Moment(self._clock, drain=True)
-        return self._apply(EventBatch.of([]))
+        return self._apply(EventBatch.of([]), clock, drain=True)
 
     def pending(self) -> dict[str, int]:
         """How many vertices wait in the windows of each operator that has one."""
-        found: dict[str, int] = {}
-        for operator, _, _ in self._chain:
-            for part in range(self.parts):
-                if (waiting := operator.pending(part)) is not None:
-                    found[operator.name] = found.get(operator.name, 0) + len(waiting)
-        return found
+        found: Counter[str] = Counter()
+        for operator, waiting in self._waiting():
+            found[operator] += len(waiting)
+        return dict(found)
 
     def next_deadline(self) -> int | None:
         """When the next of those that wait is due, in microseconds; None if nothing waits."""
-        due = [
-            deadline
-            for operator, _, _ in self._chain
-            for part in range(self.parts)
-            if (waiting := operator.pending(part)) is not None
-            and (deadline := waiting.next_deadline()) is not None
-        ]
-        return min(due, default=None)
+        due = (waiting.next_deadline() for _, waiting in self._waiting())
+        return min((deadline for deadline in due if deadline is not None), default=None)
 
-    def _apply(self, batch: EventBatch) -> Updates:
+    def _waiting(self) -> Iterator[tuple[str, Pending]]:
+        """What waits in each operator and part that has a window."""
+        for operator, *_ in self._chain:
+            for part in range(self.parts):
+                if (waiting := operator.pending(part)) is not None:
+                    yield operator.name, waiting
+
+    def _apply(self, batch: EventBatch, clock: int | None, drain: bool = False) -> Updates:
         begun = time.perf_counter()
         self._begin()
-        result = self.partition.process(batch, self._clock)
+        self._now = max(self._now, time.time_ns() // 1000 if clock is None else clock)
+        result = self.partition.process(batch, self._now)
+        if self.clock == "event":
+            self._newest = max(self._newest, newest_event(batch, result.status, self._now))
+        self.moment = self._moment(drain)
         self._log.append(result.entry)
         self.metrics["partition_us"] += int((time.perf_counter() - begun) * 1e6)
         return self._run(batch, result)
+
+    def _moment(self, drain: bool) -> Moment:
+        return Moment(self._newest if self.clock == "event" else self._now, drain)
 
     def refresh(self) -> Updates:
         """Rebuild everything from the log: one full forward pass over the graph as it is."""
@@ -242,7 +251,9 @@ class LocalEngine:
             "partitioner": {"name": self.partition.partitioner.name, **asdict(self.partition.partitioner)},
             "schema": self.schema.to_dict(),
             "batch": self.batch,
-            "clock": self._clock,
+            "clock": self._now,
+            "newest_event": self._newest,
+            "window_clock": self.clock,
             "types": self.partition.types,
             "windows": [window and window.to_dict() for window in self.windows],
         }
@@ -268,14 +279,22 @@ class LocalEngine:
             GraphSchema(**settings["schema"]),
             arrays,
             (reduce and make_window(**reduce), forward and make_window(**forward)),
+            settings.get("window_clock", "batch"),
         )
-        engine.batch, engine._clock = settings["batch"], settings["clock"]
+        engine.batch, engine._now = settings["batch"], settings["clock"]
+        engine._newest = settings.get("newest_event", 0)
         engine.partition.types = settings["types"]
         if (folder / "graph.parquet").exists():
             table = pq.read_table(folder / "graph.parquet")
             part = np.asarray(table["part"]).astype(np.int32)
             engine._rebuild(LogEntry(EventBatch.from_arrow(table.drop_columns("part")), part))
         return engine
+
+    @property
+    def imbalance(self) -> float:
+        """Time of the busiest part over the mean."""
+        total = sum(self.part_seconds)
+        return max(self.part_seconds) * self.parts / total if total else 1.0
 
     def memory(self) -> dict[str, int]:
         """Bytes set aside by each operator, over all parts."""
@@ -286,7 +305,7 @@ class LocalEngine:
 
     def _rebuild(self, entry: LogEntry | None) -> Updates:
         self.epoch += 1
-        self.moment = Moment(self._clock, drain=True)
+        self.moment = self._moment(drain=True)
         types = self.partition.types
         self._begin()
         for space in self._opened.values():
@@ -294,9 +313,9 @@ class LocalEngine:
         self.partition.types = types
         if entry is None:
             nothing = EventBatch.edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
-            return self._run(nothing, self.partition.process(nothing, self._clock))
+            return self._run(nothing, self.partition.process(nothing, self._now))
         self._log.replace(entry)
-        result = self.partition.process(entry.events, self._clock, replay=entry.part)
+        result = self.partition.process(entry.events, self._now, replay=entry.part)
         return self._run(entry.events, result)
 
     def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
@@ -304,10 +323,12 @@ class LocalEngine:
         blocks, metrics = result.blocks, self.metrics
         # Topology rides along the whole chain: its bytes are the same everywhere.
         riding = sum([block.nbytes for block in blocks if block.kind <= LAST_TOPOLOGY])
-        moved = riding * len(self._chain)
+        metrics["topology_bytes"] += riding
+        all_moved = riding * len(self._chain)
         begun = time.perf_counter()
         with torch.inference_mode():
-            for operator, microseconds, row_bytes in self._chain:
+            for operator, microseconds, taken, row_bytes in self._chain:
+                moved = 0
                 for block in blocks:
                     kind = block.kind
                     if kind > LAST_TOPOLOGY:
@@ -318,8 +339,10 @@ class LocalEngine:
                 blocks = self._step(operator, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
+                metrics[taken] += moved
+                all_moved += moved
                 begun = ended
-        metrics["bytes"] += moved
+        metrics["bytes"] += all_moved
         self.batch += 1
         if self.folder is not None:  # nobody else comes upon arrays in memory
             for space in self._opened.values():
@@ -332,8 +355,14 @@ class LocalEngine:
         mine: list[list[Block]] = [[] for _ in range(self.parts)]
         for block in blocks:
             mine[block.target].append(block)
-        parts = range(self.parts)
-        return [out for part in parts for out in operator.process(part, mine[part], self.moment)]
+        sent: list[Block] = []
+        begun = time.perf_counter()
+        for part in range(self.parts):
+            sent += operator.process(part, mine[part], self.moment)
+            ended = time.perf_counter()
+            self.part_seconds[part] += ended - begun
+            begun = ended
+        return sent
 
     def _updates(self, batch: EventBatch, result: Partitioned, blocks: list[Block]) -> Updates:
         dead: list[DeadLetter] = []

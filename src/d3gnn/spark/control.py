@@ -61,13 +61,18 @@ def command(path: Path, kind: Kind) -> int:
 
 
 def control_stream(
-    spark: SparkSession, path: Path, keep_warm_ms: int | None = None, arrays: Path | None = None
+    spark: SparkSession,
+    path: Path,
+    keep_warm_ms: int | None = None,
+    arrays: Path | None = None,
+    by_time: bool = True,
 ) -> DataFrame:
     """The commands given at `path`, as a stream of (kind, number) for one query alone.
 
     With `keep_warm_ms`, a query that has made no batch for so long gets a row (tick, number of the last
     command), so that its Python workers stay alive; not with the trigger availableNow, which must end. With
-    `arrays`, the folder of a pipeline's arrays on the host, it also gets one when something is due there.
+    `arrays`, the folder of a pipeline's arrays on the host, it also gets one when something is due there;
+    unless it is not time that makes it due (`by_time`).
     """
     if keep_warm_ms is not None and keep_warm_ms <= 0:
         raise ValueError(f"keep_warm_ms={keep_warm_ms}: a positive number of milliseconds, or None")
@@ -76,12 +81,12 @@ def control_stream(
     if keep_warm_ms is not None:
         reader = reader.option("keep_warm_ms", keep_warm_ms)
     if arrays is not None:
-        reader = reader.option("arrays", os.fspath(arrays))
+        reader = reader.option("arrays", os.fspath(arrays)).option("by_time", by_time)
     return reader.load()
 
 
 class ControlSource(DataSource):
-    """What Spark knows as `d3gnn_control`, with the options `path`, `keep_warm_ms` and `arrays`."""
+    """What Spark knows as `d3gnn_control`, with options `path`, `keep_warm_ms`, `arrays` and `by_time`."""
 
     @classmethod
     def name(cls) -> str:
@@ -93,7 +98,8 @@ class ControlSource(DataSource):
     def simpleStreamReader(self, schema: StructType) -> ControlReader:  # noqa: N802
         keep_warm = self.options.get("keep_warm_ms")
         seconds = None if keep_warm is None else int(keep_warm) / 1000
-        return ControlReader(self.options["path"], seconds, self.options.get("arrays"))
+        by_time = self.options.get("by_time", "true").lower() == "true"
+        return ControlReader(self.options["path"], seconds, self.options.get("arrays"), by_time)
 
 
 class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -103,9 +109,11 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     `rows`, what came in with this offset.
     """
 
-    def __init__(self, path: str, keep_warm: float | None = None, arrays: str | None = None) -> None:
+    def __init__(
+        self, path: str, keep_warm: float | None = None, arrays: str | None = None, by_time: bool = True
+    ) -> None:
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
-        self._keep_warm, self._arrays = keep_warm, arrays
+        self._keep_warm, self._arrays, self._by_time = keep_warm, arrays, by_time
         self._rests_until = 0.0
         self._last_batch = time.monotonic()
         self._until: int | None = None  # availableNow: the last command that counts
@@ -160,7 +168,9 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return bool(self._pipeline.owner())
         if not waiting.pending:
             return False
-        return self._until is not None or waiting.look_at <= time.time_ns() // 1000
+        if self._until is not None:
+            return True
+        return self._by_time and waiting.look_at <= time.time_ns() // 1000
 
     def _is_cold(self) -> bool:
         if self._keep_warm is None or self._until is not None:

@@ -48,13 +48,20 @@ class EntryMeta:
     input_hash: int
     model_version: int = 0
     clock: int = 0
+    newest_event: int = 0
     repeated: int = 0
     late: int = 0
     dead: int = 0
 
     @staticmethod
     def of(
-        batch: int, events: EventBatch, status: Small, *, model_version: int = 0, clock: int = 0
+        batch: int,
+        events: EventBatch,
+        status: Small,
+        *,
+        model_version: int = 0,
+        clock: int = 0,
+        newest_event: int = 0,
     ) -> EntryMeta:
         """About this batch, whose events ended as `status` says (`d3gnn.events.Reason`)."""
         return EntryMeta(
@@ -63,6 +70,7 @@ class EntryMeta:
             input_hash=input_hash(events),
             model_version=model_version,
             clock=clock,
+            newest_event=newest_event,
             repeated=int(np.count_nonzero(status == Reason.REPEATED)),
             late=int(np.count_nonzero(status == Reason.LATE)),
             dead=int(np.count_nonzero(status >= Reason.NULL_ID)),
@@ -391,7 +399,9 @@ def _snapshot_path(batch: int) -> str:
 
 def _meta(file: pq.ParquetFile) -> EntryMeta:
     about = file.schema_arrow.metadata
-    return EntryMeta(**{f.name: int(about[_PREFIX + f.name.encode()]) for f in fields(EntryMeta)})
+    # An entry of an earlier version lacks what it did not know of.
+    given = {f.name: about.get(_PREFIX + f.name.encode()) for f in fields(EntryMeta)}
+    return EntryMeta(**{name: int(value) for name, value in given.items() if value is not None})
 
 
 def _ranges(batches: Sequence[int]) -> str:

@@ -31,14 +31,17 @@ Batches = Iterator[pa.RecordBatch]
 _YIELD = 2 * 2**20
 
 
-def with_commands(store: str, events: DataFrame, arrays: str | None = None) -> DataFrame:
+def with_commands(
+    store: str, events: DataFrame, arrays: str | None = None, by_time: bool = True
+) -> DataFrame:
     """The events in their one shape and, in rows of their own, the commands given to the pipeline.
 
-    For a pipeline with windows, `arrays` is the folder with the board that says what waits in them.
+    For a pipeline with windows, `arrays` is the folder with the board that says what waits in them, and
+    `by_time` whether time alone makes it due.
     """
     # Columns that the events lack would travel as nulls, for nothing.
     events = event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
-    commands = control_stream(events.sparkSession, f"{store}/control", arrays=arrays)
+    commands = control_stream(events.sparkSession, f"{store}/control", arrays=arrays, by_time=by_time)
     mine = commands.select(F.col("kind").alias(COMMAND))
     events = events.withColumn(COMMAND, F.lit(None).cast("string"))
     rows = events.unionByName(mine, allowMissingColumns=True)

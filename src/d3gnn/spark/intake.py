@@ -13,6 +13,7 @@ import time
 import zlib
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,14 +24,15 @@ from d3gnn.kernel.arrays import MappedSpace
 from d3gnn.kernel.blocks import GONE, Block, key_columns
 from d3gnn.kernel.log import compact
 from d3gnn.kernel.operators.partition import Partition, Partitioned
+from d3gnn.kernel.windows import newest_event
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.parcels import Stamp
 from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
 from d3gnn.types import Bools
 
-#: Counters of Partition's space: the version of the model, the clock of the last batch, the windows.
-_MODEL, _CLOCK, _WINDOWS = 100, 101, 102
+#: Counters of Partition's space: the version of the model, the windows, the clocks after the last batch.
+_MODEL, _CLOCK, _WINDOWS, _NEWEST_EVENT = 100, 101, 102, 103
 
 
 class DeadLetterFound(RuntimeError):
@@ -41,6 +43,13 @@ class DeadLetterFound(RuntimeError):
 def intake_of(plan: Plan, query: str) -> Intake:
     """The one of a query in this process: it knows what it has seen of the store."""
     return Intake(Runtime.of(plan, query))
+
+
+class Clocks(NamedTuple):
+    """When a batch is taken in, and the newest event time so far; neither goes back."""
+
+    batch: int
+    event: int
 
 
 class Intake:
@@ -67,15 +76,17 @@ class Intake:
                     return Done(sent, {"kept": 1})
                 if not space.dirty and space.version == (stamp.epoch, batch):
                     space.begin()
-                    result, clock = self._next(space, batch, events)
+                    result, clocks = self._next(_clocks(space), batch, events)
                     # A run that is to end asks in every batch for the end; it is there when no events are.
                     drain = "drain" in commands or ("finish" in commands and events is None)
-                    return self._finish(space, stamp._replace(clock=clock, drain=drain), result, begun)
+                    stamp = stamp._replace(clock=self._now(clocks), drain=drain)
+                    return self._finish(space, stamp, clocks, result, begun)
             self._log.check_next(batch)
             epoch = 1 + max(version[0] for version in self._versions())
             space.begin()
-            refreshed, clock = self._rebuild(space, batch, events)
-            return self._finish(space, Stamp(epoch, batch, True, clock), refreshed, begun)
+            refreshed, clocks = self._rebuild(space, batch, events)
+            stamp = Stamp(epoch, batch, True, self._now(clocks))
+            return self._finish(space, stamp, clocks, refreshed, begun)
 
     def _same_plan(self, space: MappedSpace, batch: int) -> bool:
         """Whether the arrays were made with this model and these windows; at a first batch there are none.
@@ -89,9 +100,15 @@ class Intake:
     def _windows(self) -> int:
         return zlib.crc32(self._plan.windows.encode())
 
-    def _finish(self, space: MappedSpace, stamp: Stamp, result: Partitioned, begun: float) -> Done:
+    def _now(self, clocks: Clocks) -> int:
+        """What the windows tell the time by."""
+        return clocks.event if self._plan.clock == "event" else clocks.batch
+
+    def _finish(
+        self, space: MappedSpace, stamp: Stamp, clocks: Clocks, result: Partitioned, begun: float
+    ) -> Done:
         space.counters[_MODEL], space.counters[_WINDOWS] = self._plan.model_version, self._windows
-        space.counters[_CLOCK] = stamp.clock
+        space.counters[_CLOCK], space.counters[_NEWEST_EVENT] = clocks
         parcels = self._runtime.send("partition", 0, space, stamp, result.blocks)
         status, (vertices, replicas) = result.status, self._runtime.partition.made
         metrics = {
@@ -107,49 +124,52 @@ class Intake:
         self._runtime.settle("partition")
         return Done(parcels, metrics)
 
-    def _next(self, space: MappedSpace, batch: int, events: EventBatch | None) -> tuple[Partitioned, int]:
+    def _next(self, last: Clocks, batch: int, events: EventBatch | None) -> tuple[Partitioned, Clocks]:
         """The usual case: decide the batch and log it; or, where it was logged before, do the same again.
 
-        With it comes the clock of the batch, which never goes back.
+        `last` are the clocks after the last batch; those of this one come with it.
         """
         batch_events = _NO_EVENTS if events is None else events
         logged = self._log.read(batch)
         if logged is not None:
             entry, meta = logged
             self._log.same_input(meta, batch_events)
-            return self._runtime.partition.process(entry.events, 0, replay=entry.part), meta.clock
+            return self._runtime.partition.process(entry.events, 0, replay=entry.part), _logged_clocks(meta)
         self._log.check_next(batch)
-        clock = max(time.time_ns() // 1000, int(space.counters[_CLOCK]))
+        clock = max(time.time_ns() // 1000, last.batch)
         result = self._runtime.partition.process(batch_events, clock)
         self._dead_letters(batch, batch_events, result)
+        newest = max(last.event, newest_event(batch_events, result.status, clock))
         meta = EntryMeta.of(
-            batch, batch_events, result.status, model_version=self._plan.model_version, clock=clock
-        )
+            batch, batch_events, result.status, model_version=self._plan.model_version, clock=clock,
+            newest_event=newest,
+        )  # fmt: skip
         if not self._log.create(batch, result.entry, meta):
             raise RuntimeError(
                 f"batch {batch} was logged by another process meanwhile: is the query running twice?"
             )
-        return result, clock
+        return result, Clocks(clock, newest)
 
-    def _rebuild(self, space: MappedSpace, batch: int, events: EventBatch | None) -> tuple[Partitioned, int]:
+    def _rebuild(
+        self, space: MappedSpace, batch: int, events: EventBatch | None
+    ) -> tuple[Partitioned, Clocks]:
         """Everything up to and with this batch, as one batch."""
         partition, plan = self._runtime.partition, self._plan
         events = _NO_EVENTS if events is None else events
         doomed = _vertex_deletes(events)
         was_there = np.zeros(len(doomed), np.bool_)
         meta = self._log.meta(batch)
-        clock = int(space.counters[_CLOCK])
         if meta is not None and not len(doomed):
             self._log.same_input(meta, events)
-            clock = meta.clock
+            clocks = _logged_clocks(meta)
         else:
+            last = self._log.meta(batch - 1) if batch else None
             space.reset()
             before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
             was_there = _exist(partition, doomed.src)
-            space.counters[_CLOCK] = clock
-            _, clock = self._next(space, batch, events)
+            _, clocks = self._next(_logged_clocks(last) if last else Clocks(0, 0), batch, events)
         space.reset()
         self._log.compact(batch, plan.schema, plan.parts)
         whole = next(iter(self._log.entries(batch)), None)  # the snapshot that was just made
@@ -161,7 +181,7 @@ class Intake:
         gone = was_there & ~_exist(partition, doomed.src)
         if gone.any():
             result.blocks.append(_tombstones(doomed.take(gone), time.time_ns() // 1000))
-        return result, clock
+        return result, clocks
 
     def _all_whole(self, stamp: Stamp) -> bool:
         """Whether every operator part is at this batch, or one behind."""
@@ -199,6 +219,14 @@ class Intake:
 
 
 _NO_EVENTS = EventBatch.of([])
+
+
+def _clocks(space: MappedSpace) -> Clocks:
+    return Clocks(*space.counters[[_CLOCK, _NEWEST_EVENT]].tolist())
+
+
+def _logged_clocks(meta: EntryMeta) -> Clocks:
+    return Clocks(meta.clock, meta.newest_event)
 
 
 def _vertex_deletes(events: EventBatch) -> EventBatch:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import json
 import shutil
 import tempfile
 import time
@@ -29,7 +30,7 @@ from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.partitioners import Partitioner
-from d3gnn.kernel.windows import Window
+from d3gnn.kernel.windows import Clock, Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
@@ -62,11 +63,16 @@ class Plan:
     #: Windows of Edge and of Vertex operators.
     reduce: Window | None = None
     forward: Window | None = None
+    #: What they tell the time by.
+    clock: Clock = "batch"
 
     @property
     def windows(self) -> str:
         """What the windows are, as a line; empty without any."""
-        return f"{self.reduce} {self.forward}" if self.reduce or self.forward else ""
+        if not (self.reduce or self.forward):
+            return ""
+        each = [window and window.to_dict() for window in (self.reduce, self.forward)]
+        return json.dumps([*each, self.clock], sort_keys=True)
 
     @property
     def large(self) -> Path:

@@ -99,7 +99,11 @@ class TableWitness:
 
     def check_end(self, got: dict[Key, Any]) -> None:
         """These embeddings are those of the graph as it is now."""
-        self._compare("at the end", got, self._after[-1])
+        self._compare("at the end", got, self.oracle_embeddings())
+
+    def oracle_embeddings(self) -> dict[Key, Floats]:
+        """Of the graph as it is now."""
+        return self._after[-1]
 
     def _check_counts(self, meta: EntryMeta, reasons: Counter[Reason]) -> None:
         """What became of the events of a batch."""

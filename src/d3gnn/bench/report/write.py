@@ -20,6 +20,7 @@ from d3gnn.bench.report.section import Section
 from d3gnn.bench.report.stages import stages
 from d3gnn.bench.report.throughput import throughput
 from d3gnn.bench.report.webpage import to_html
+from d3gnn.bench.report.windows import windows
 
 TITLE = "d3gnn benchmarks"
 _PLOTS = "plots"
@@ -28,6 +29,7 @@ _KINDS: dict[str, Callable[[Sequence[Result]], list[Section]]] = {
     "throughput": throughput,
     "growth": growth,
     "latency": latency,
+    "windows": windows,
     "stages": stages,
     "partitioner": partitioner,
 }

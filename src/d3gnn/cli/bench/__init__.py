@@ -11,6 +11,7 @@ from d3gnn.cli.bench.peers import peers
 from d3gnn.cli.bench.report import report
 from d3gnn.cli.bench.stages import stages
 from d3gnn.cli.bench.throughput import throughput
+from d3gnn.cli.bench.windows import windows
 
 __all__ = ["app"]
 
@@ -25,5 +26,6 @@ app.command()(peers)
 app.command()(latency)
 app.command()(growth)
 app.command()(stages)
+app.command()(windows)
 app.command()(partitioner)
 app.command()(report)

@@ -10,6 +10,7 @@ import typer
 
 from d3gnn.cli.console import error_console, print_json, saying, user_mistakes
 from d3gnn.cli.options import AggregatorName, EdgeKind, Json, Partitioner, PartitionerName, Parts
+from d3gnn.cli.windows import ClockName, WindowOption, parse_windows
 
 __all__ = ["run"]
 
@@ -159,6 +160,14 @@ def run(
             help="With --follow: look for new files so often.", metavar="SECONDS", rich_help_panel=_RUNNING
         ),
     ] = 1.0,
+    window: WindowOption = None,
+    clock: Annotated[
+        ClockName,
+        typer.Option(
+            help="What windows tell the time by: when a batch is taken in, or event time, in microseconds.",
+            rich_help_panel=_RUNNING,
+        ),
+    ] = ClockName.batch,
     on_dead_letter: Annotated[
         OnDeadLetter,
         typer.Option(help="Keep bad events beside the log, or stop at the first.", rich_help_panel=_RUNNING),
@@ -197,7 +206,7 @@ def run(
         job = Job.plan(
             source, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,
             schema=schema, on_dead_letter=on_dead_letter.value, batch_files=batch_files,
-            every=every if follow else None,
+            every=every if follow else None, window=parse_windows(window), clock=clock.value,
         )  # fmt: skip
     console.print(f"{'reading on' if again else 'found'}: {memory.found.files}", soft_wrap=True, markup=False)
     console.print(f"{gnn} over {schema.edges} edges on {parts} part(s)", soft_wrap=True, markup=False)

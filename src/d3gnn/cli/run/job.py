@@ -19,6 +19,7 @@ from d3gnn.cli.run.settings import Memory, Source, forget
 from d3gnn.cli.spark import plain_errors, spark_session
 from d3gnn.cli.stopping import Stopping, stop_signals
 from d3gnn.events import GraphSchema
+from d3gnn.kernel.windows import Clock, Windows
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.sources.stream import cut, stream_events
@@ -101,6 +102,8 @@ class Job:
         on_dead_letter: str,
         batch_files: int | None,
         every: float | None,
+        window: Windows = None,
+        clock: Clock = "batch",
     ) -> Job:
         """Check all that can be checked before Spark is there."""
         checkpoint.mkdir(parents=True, exist_ok=True)
@@ -112,6 +115,8 @@ class Job:
             partitioner=partitioner,
             schema=schema,
             on_dead_letter=on_dead_letter,
+            window=window,
+            clock=clock,
         )
         if (store / "settings.json").exists():
             files = memory.found.files

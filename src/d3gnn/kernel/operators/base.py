@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -69,8 +70,10 @@ class Operator(ABC, Generic[State]):
 
     def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> None:
         """In place of the touched vertices come those whose time has come, `at_once` ones among them."""
+        begun = time.perf_counter()
         merged = pending.merged
         pending.hold(touched, moment.now, moment.drain, at_once)
+        self.metrics["window_us"] += int((time.perf_counter() - begun) * 1e6)
         self.metrics["merged"] += pending.merged - merged
         self.metrics["forwards"] += size(touched)
 

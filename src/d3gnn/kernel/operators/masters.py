@@ -346,13 +346,13 @@ def hand_over(
 
 
 @compiled
-def address(
+def spread(
     part: int, parts: int, rows: Ints32, new_parts: Ints32, new_slots: Ints32, slots: Ints32, first: Ints32,
-    links: Ints32,
-) -> tuple[Ints32, Ints32, Ints]:  # fmt: skip
-    """Who gets which row: places in the list of rows and target slots, by target part.
+    links: Ints32, times: Ints, arrivals: Ints, messages: Floats,
+) -> tuple[Ints, Ints32, Ints, Ints, Floats]:  # fmt: skip
+    """Who gets which row: where each target part ends, and by target part slots, times, arrivals, messages.
 
-    Changed rows go to their own part and along their links. New sources stand behind them in the list.
+    Changed rows go to their own part and along their links. New sources stand behind them in the columns.
     """
     n, ends = len(rows), np.zeros(parts + 1, np.int64)
     for row in rows:
@@ -365,19 +365,22 @@ def address(
         ends[p + 1] += 1
     for p in range(parts):
         ends[p + 1] += ends[p]
-    pick, slot = np.empty(ends[parts], np.int32), np.empty(ends[parts], np.int32)
+    count, width = ends[parts], messages.shape[1]
+    slot, time, arrival = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+    message = np.empty((count, width), np.float32)
     fill = ends[:parts].copy()
-    for i in range(n):
-        pick[fill[part]], slot[fill[part]] = i, slots[rows[i]]
-        fill[part] += 1
-        at = first[rows[i]] - 1
-        while at >= 0:
-            p = links[at, LINK_PART]
-            pick[fill[p]], slot[fill[p]] = i, links[at, LINK_SLOT]
+    for i in range(n + len(new_parts)):
+        if i < n:
+            p, to, at = part, slots[rows[i]], first[rows[i]] - 1
+        else:
+            p, to, at = new_parts[i - n], new_slots[i - n], -1
+        while True:
+            j = fill[p]
             fill[p] += 1
-            at = links[at, NEXT_LINK] - 1
-    for i in range(len(new_parts)):
-        p = new_parts[i]
-        pick[fill[p]], slot[fill[p]] = n + i, new_slots[i]
-        fill[p] += 1
-    return pick, slot, ends[1:]
+            slot[j], time[j], arrival[j] = to, times[i], arrivals[i]
+            for k in range(width):
+                message[j, k] = messages[i, k]
+            if at < 0:
+                break
+            p, to, at = links[at, LINK_PART], links[at, LINK_SLOT], links[at, NEXT_LINK] - 1
+    return ends[1:], slot, time, arrival, message

@@ -238,13 +238,17 @@ class Vertex(Operator[m.VertexState]):
         columns: tuple[Array, ...],
     ) -> list[Block]:  # fmt: skip
         """A block for each part: changed rows to their replicas, new sources behind them."""
-        pick, slot, ends = m.address(part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links)
+        time, arrival, message = columns
+        ends, slot, time, arrival, message = m.spread(
+            part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links, time, arrival, message
+        )
+        out = (slot, time, arrival, message)
         blocks = []
         begin = 0
         for target, end in enumerate(ends.tolist()):
             if end > begin:
-                mine = tuple(column[pick[begin:end]] for column in columns)
-                blocks.append(Block(VALUES, part, target, (slot[begin:end], *mine)))
+                mine = tuple([column[begin:end] for column in out])
+                blocks.append(Block(VALUES, part, target, mine))
             begin = end
         return blocks
 

@@ -31,6 +31,7 @@ class AdaptiveSession(Window):
     code = 3
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_seconds(
             "AdaptiveSession", shortest=self.shortest, widest=self.widest, patience=self.patience,
             period=self.period, max_delay=self.max_delay,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 _KNOWN: dict[str, type[Window]] = {}
@@ -16,8 +16,10 @@ class Window:
     """Says how long what has changed at a vertex waits for more to change, before it is sent on as one.
 
     Each vertex waits on its own. Nothing waits longer than `longest`. Windows delay sending, never state.
+    Deadlines lie on multiples of `coalesce` seconds, so that many are due at once; 0 leaves them as they are.
     """
 
+    coalesce: float = field(default=0.01, kw_only=True, repr=False)
     name: ClassVar[str]
     #: By which compiled code knows it.
     code: ClassVar[int]
@@ -36,9 +38,22 @@ class Window:
         """Seconds that anything waits at most."""
         raise NotImplementedError
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.coalesce < float("inf"):
+            raise ValueError(f"{type(self).__name__}(coalesce={self.coalesce}): 0 seconds or more, please")
+
     def to_dict(self) -> dict[str, Any]:
         """Name and settings, as plain values."""
         return {"name": self.name, **asdict(self)}
+
+
+#: One for all operators, or one for Edge and one for Vertex operators.
+Windows = Window | tuple[Window | None, Window | None] | None
+
+
+def pair_of(window: Windows) -> tuple[Window | None, Window | None]:
+    """The windows of Edge and of Vertex operators."""
+    return window if isinstance(window, tuple) else (window, window)
 
 
 def make_window(name: str, **settings: Any) -> Window:

@@ -20,6 +20,7 @@ class Count(Window):
     code = 4
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n < 1:
             raise ValueError(f"Count(n={self.n}): at least 1, please")
         check_seconds("Count", max_delay=self.max_delay)

@@ -24,23 +24,24 @@ from d3gnn.types import Bytes, Doubles, Ints, Ints32
 # first touched, the newest event time and oldest arrival behind it, and how often it was touched.
 DEADLINE, KEY, FIRST, PENDING_TIME, PENDING_ARRIVAL, PENDING_TOUCHES = range(6)
 # Counters: entries of the heap, vertices that wait, period of the sketch, touches that were merged with
-# another one, vertices that were sent after they waited.
-_HEAP, _WAITING, _PERIOD, _MERGED, _SENT = range(5)
-COUNTERS = 5
-#: Deadlines lie on multiples of this, so that many are due at once.
-GRAIN = 10_000
+# another one, vertices that were sent after they waited, where the queue begins and ends.
+_HEAP, _WAITING, _PERIOD, _MERGED, _SENT, _HEAD, _TAIL = range(7)
+COUNTERS = 7
 
 _TUMBLING, _SESSION, _ADAPTIVE, _COUNT = Tumbling.code, Session.code, AdaptiveSession.code, Count.code
 _NOTHING = np.zeros(0, np.uint8)
 
 
 class Pending:
-    """The pending vertices of one operator part under a window; `counters` are five of the space's."""
+    """The pending vertices of one operator part under a window; `counters` are some of the space's."""
 
     def __init__(self, space: Space, window: Window, counters: Ints) -> None:
         self.window, self._counters = window, counters
         self.rows = space.array("pending", np.int64, 6)
         self._heap = space.array("pending_heap", np.int64, 2)
+        # Who waits, in the order of coming, with the time of it; behind the head there may be some that have
+        # been sent since.
+        self._queue = space.array("pending_queue", np.int64, 2)
         self._rates = space.array("pending_rates", np.float64, 2 * DEPTH)
         if isinstance(window, AdaptiveSession):
             self._rates.reserve(WIDTH)
@@ -48,6 +49,7 @@ class Pending:
         numbers = np.zeros(4)
         numbers[: len(window.numbers)] = window.numbers
         self._numbers, self._longest = numbers, int(window.longest * SECOND)
+        self._grain = max(1, int(window.coalesce * SECOND))
 
     def __len__(self) -> int:
         """How many vertices wait."""
@@ -77,12 +79,11 @@ class Pending:
         return int(rows[valid, DEADLINE].min())
 
     def oldest(self) -> int | None:
-        """Since when the one that waits longest has waited. Looks at all that wait: for reports."""
+        """Since when the one that waits longest has waited; None if nothing waits."""
         if not len(self):
             return None
-        heap = self._heap.data[: int(self._counters[_HEAP])]
-        rows = self.rows.data[heap[:, 1]]
-        return int(rows[rows[:, DEADLINE] > 0, FIRST].min())
+        _pass_sent(self.rows.data, self._queue.data, self._counters)
+        return int(self._queue.data[int(self._counters[_HEAD]), 0])
 
     def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING) -> None:
         """Let the touched vertices wait, and put those that are due into the set in their place.
@@ -91,10 +92,14 @@ class Pending:
         """
         if isinstance(self.window, AdaptiveSession):
             self._pass_periods(now)
-        self._heap.reserve(int(self._counters[_HEAP]) + size(touched))
+        more, counters = size(touched), self._counters
+        if not more and not drain and self.look_at() > now:
+            return
+        self._heap.reserve(int(counters[_HEAP]) + more)
+        self._queue.reserve(int(counters[_TAIL]) + more)
         _hold(
-            touched, now, drain, at_once, self.window.code, self._numbers, self._longest,
-            self.rows.data, self._heap.data, self._rates.data, self._counters,
+            touched, now, drain, at_once, self.window.code, self._numbers, self._longest, self._grain,
+            self.rows.data, self._heap.data, self._queue.data, self._rates.data, counters,
         )  # fmt: skip
 
     def cancel(self, vertices: Ints32) -> None:
@@ -113,7 +118,7 @@ class Pending:
 @lean
 def _hold(
     touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
-    rows: Ints, heap: Ints, rates: Doubles, counters: Ints,
+    grain: int, rows: Ints, heap: Ints, queue: Ints, rates: Doubles, counters: Ints,
 ) -> None:  # fmt: skip
     kept = 0
     for at in range(1, touched[0, VERTEX] + 1):
@@ -129,7 +134,7 @@ def _hold(
             counters[_MERGED] += touches - 1
         deadline = _deadline(v, now, rows[v, FIRST], touches, touched[at, TOUCHES], code, numbers, rates)
         if deadline > now:
-            deadline = min(-(-deadline // GRAIN) * GRAIN, _latest(rows[v, FIRST], longest))
+            deadline = min(-(-deadline // grain) * grain, _latest(rows[v, FIRST], longest, grain))
         if drain or deadline <= now or (len(at_once) > 0 and at_once[v] == 1):
             kept += 1
             touched[kept, VERTEX], touched[kept, TIME], touched[kept, ARRIVAL] = v, time, arrival
@@ -145,6 +150,8 @@ def _hold(
         rows[v, PENDING_TIME], rows[v, PENDING_ARRIVAL] = time, arrival
         if not waited:
             counters[_WAITING] += 1
+            queue[counters[_TAIL], 0], queue[counters[_TAIL], 1] = now, v
+            counters[_TAIL] += 1
         if rows[v, KEY] == 0 or deadline < rows[v, KEY]:
             _push(deadline, v, rows, heap, counters)
     touched[0, VERTEX] = kept
@@ -163,13 +170,35 @@ def _hold(
         rows[v, DEADLINE] = 0
         counters[_WAITING] -= 1
         counters[_SENT] += 1
+    _pass_sent(rows, queue, counters)
+    _close_up(queue, counters)
 
 
 @lean
-def _latest(first: int, longest: int) -> int:
+def _latest(first: int, longest: int, grain: int) -> int:
     """The last multiple of the grain that is not too late; the very end, where there is none."""
     end = first + longest
-    return end // GRAIN * GRAIN if end // GRAIN * GRAIN > first else end
+    return end // grain * grain if end // grain * grain > first else end
+
+
+@lean
+def _pass_sent(rows: Ints, queue: Ints, counters: Ints) -> None:
+    """Let the queue begin with one that still waits."""
+    while counters[_HEAD] < counters[_TAIL]:
+        first, v = queue[counters[_HEAD], 0], queue[counters[_HEAD], 1]
+        if rows[v, DEADLINE] > 0 and rows[v, FIRST] == first:
+            break
+        counters[_HEAD] += 1
+
+
+@lean
+def _close_up(queue: Ints, counters: Ints) -> None:
+    """Move the queue to the front when half of its place is empty: on the whole, that costs nothing."""
+    head, tail = counters[_HEAD], counters[_TAIL]
+    if 2 * head >= tail:
+        for at in range(head, tail):
+            queue[at - head, 0], queue[at - head, 1] = queue[at, 0], queue[at, 1]
+        counters[_HEAD], counters[_TAIL] = 0, tail - head
 
 
 @lean

@@ -23,6 +23,7 @@ class Session(Window):
     code = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_seconds("Session", gap=self.gap, max_delay=self.max_delay)
 
     @property

@@ -16,6 +16,7 @@ class Tumbling(Window):
     code = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_seconds("Tumbling", interval=self.interval)
 
     @property

@@ -1,0 +1,77 @@
+"""Windows as options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from d3gnn.kernel.windows import Window
+
+
+class ClockName(StrEnum):
+    """What windows tell the time by."""
+
+    batch = "batch"
+    event = "event"
+
+
+WINDOW = "NAME:SETTINGS"
+WindowOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--window",
+        help="Let changes wait for more: tumbling:0.5, session:0.2,max_delay=1, adaptive, count:20. Given "
+        "twice: for partial aggregates, and for values; none for no window.",
+        metavar=WINDOW,
+        show_default=False,
+        rich_help_panel="Running",
+    ),
+]
+
+
+def parse_windows(texts: Sequence[str] | None) -> tuple[Window | None, Window | None]:
+    """The windows of Edge and of Vertex operators: of one for both, or of one for each."""
+    given = [parse_window(text) for text in texts or []]
+    if len(given) > 2:
+        raise ValueError(f"--window was given {len(given)} times; one for both, or one for each of two")
+    return (given[0], given[-1]) if given else (None, None)
+
+
+def parse_window(text: str) -> Window | None:
+    """A window from its name and settings, the first of which may go without their names.
+
+    >>> parse_window("session:0.2,max_delay=1")
+    Session(gap=0.2, max_delay=1.0)
+    """
+    from d3gnn.kernel.windows import make_window, windows
+
+    name, _, rest = text.partition(":")
+    if name == "none":
+        return None
+    kind = {window.name: window for window in windows()}.get(name)
+    if kind is None:
+        known = ", ".join(window.name for window in windows())
+        raise ValueError(f"--window {text}: no window {name!r}; known are {known} and none")
+    names = [field.name for field in fields(kind) if not field.kw_only]
+    settings: dict[str, float | int] = {}
+    for place, item in enumerate(filter(None, rest.split(","))):
+        setting, equals, value = item.rpartition("=")
+        if not equals and place >= len(names):
+            raise ValueError(f"--window {text}: {name} has only {len(names)} settings: {', '.join(names)}")
+        setting = setting.strip() if equals else names[place]
+        if setting not in {field.name for field in fields(kind)}:
+            raise ValueError(f"--window {text}: {name} has no {setting!r}; it has {', '.join(names)}")
+        try:
+            settings[setting] = int(value) if setting == "n" else float(value)
+        except ValueError:
+            raise ValueError(f"--window {text}: {setting} is a number, not {value!r}") from None
+    try:
+        return make_window(name, **settings)
+    except TypeError:
+        missing = next(n for n in names if n not in settings)
+        raise ValueError(f"--window {text}: {name} needs its {missing}, as in {name}:0.5") from None

@@ -1,0 +1,52 @@
+"""What windows save is measured on the same stream, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from d3gnn.bench import WindowsResult, WindowsSettings, measure_windows, synthetic_workload
+from d3gnn.kernel.windows import windows
+from d3gnn.sources import SyntheticStream
+
+
+@pytest.fixture(scope="module")
+def result() -> WindowsResult:
+    stream = SyntheticStream(3000, shape="hubs", deletes=0.1, feature_updates=0.1, feature_width=8)
+    return measure_windows(synthetic_workload(stream), WindowsSettings(batch=50, parts=2, window=8, width=8))
+
+
+def test_there_is_one_of_each_kind(result: WindowsResult) -> None:
+    shown = " ".join(policy["window"] for policy in result.policies.values())
+    assert all(kind.__name__ in shown for kind in windows())
+    assert result.to_dict()["bench"] == "windows"
+
+
+def test_all_end_where_recomputation_does(result: WindowsResult) -> None:
+    assert all(policy["max_relative_error"] <= 1e-5 for policy in result.policies.values())
+
+
+def test_windows_save_traffic_for_latency(result: WindowsResult) -> None:
+    nothing = result.policies["none"]
+    assert result.fewer_bytes["none"] == 1.0
+    assert nothing["delay_s"] == nothing["merged"] == nothing["bookkeeping_share"] == 0
+    for name, policy in result.policies.items():
+        if name == "none":
+            continue
+        assert result.fewer_bytes[name] > 1.5
+        assert policy["merged"] > 0
+        assert policy["forwards"] < nothing["forwards"]
+        assert 0 < policy["bookkeeping_share"] < 1
+        # Two layers with two windows each, and that of inputs; the clock goes in steps, and a batch takes some time.
+        assert nothing["max_ms"] < policy["max_ms"]
+        assert policy["p50_ms"] <= policy["p99_ms"] <= policy["max_ms"]
+        assert policy["max_ms"] - policy["seconds"] * 1000 <= 5 * 1000 * (policy["delay_s"] + 0.1)
+        assert (policy["sketch_bytes"] > 0) == (name == "adaptive")
+
+
+def test_settings_say_what_is_wrong_with_them() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        WindowsSettings(window=0)
+    with pytest.raises(ValueError, match="more than 0 seconds"):
+        WindowsSettings(every=0)
+    with pytest.raises(ValueError, match="choose one of hdrf, random"):
+        WindowsSettings(partitioner="metis")

@@ -1,0 +1,50 @@
+"""Windows on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from d3gnn.cli.windows import parse_window, parse_windows
+from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling, Window
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        ("tumbling:0.5", Tumbling(0.5)),
+        ("tumbling:interval=2,coalesce=2", Tumbling(2.0, coalesce=2.0)),
+        ("session:0.2,max_delay=1", Session(0.2, 1.0)),
+        ("session:0.2,1", Session(0.2, 1.0)),
+        ("adaptive", AdaptiveSession()),
+        ("adaptive:widest=3", AdaptiveSession(widest=3.0)),
+        ("count:20", Count(20)),
+        ("none", None),
+    ],
+)
+def test_windows_are_read(text: str, window: Window | None) -> None:
+    assert parse_window(text) == window
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("hopping:1", "known are adaptive, count, session, tumbling and none"),
+        ("tumbling", "needs its interval"),
+        ("tumbling:soon", "interval is a number, not 'soon'"),
+        ("count:2.5", "n is a number"),
+        ("tumbling:1,2", "has only 1 settings"),
+        ("session:gap=1,nap=2", "has no 'nap'"),
+        ("tumbling:-1", "more than 0 seconds"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_window(text)
+
+
+def test_one_for_both_or_one_for_each() -> None:
+    assert parse_windows(None) == (None, None)
+    assert parse_windows(["count:3"]) == (Count(3), Count(3))
+    assert parse_windows(["count:3", "none"]) == (Count(3), None)
+    with pytest.raises(ValueError, match="given 3 times"):
+        parse_windows(["none", "none", "none"])
