@@ -20,7 +20,10 @@ PUBLIC = {
         "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "from_edges", "keys_from_arrow",
         "keys_of", "label", "order", "validate", "vertex",
     ],
-    "d3gnn.nn": ["GNN", "SAGE", "GraphSAGE", "Layer"],
+    "d3gnn.nn": [
+        "GAT", "GATv2", "GCN", "GIN", "GNN", "GraphConv", "SAGE", "Stage", "GraphSAGE", "Layer", "CannotTake",
+        "from_pyg",
+    ],
     "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],
     "d3gnn.testing": ["Witness", "event_batches", "random_batches", "schemas"],
 }  # fmt: skip

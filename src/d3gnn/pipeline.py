@@ -73,7 +73,7 @@ class StreamingGNN:
         self.model, self.name, self.parts = model, name, parts
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
-        self.schema = (schema or GraphSchema()).for_model(model.in_width)
+        self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
         self.reduce, self.forward = pair_of(window)
@@ -96,7 +96,7 @@ class StreamingGNN:
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
 
-        parcels = run_inputs(plan, events)  # Partition, Vertex 0
+        parcels = run_inputs(plan, events)  # Partition, (Edge 0,) Vertex 0
         for layer in range(1, plan.layers):
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
@@ -180,6 +180,8 @@ class StreamingGNN:
             model=path,
             model_version=version,
             layers=len(self.model.layers),
+            degrees=self.model.degrees is not None,
+            destinations=self.model.reads_destinations,
             stop_on_dead_letter=self.on_dead_letter == "stop",
             reduce=self.reduce,
             forward=self.forward,

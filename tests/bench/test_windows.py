@@ -36,7 +36,7 @@ def test_windows_save_traffic_for_latency(result: WindowsResult) -> None:
         assert policy["merged"] > 0
         assert policy["forwards"] < nothing["forwards"]
         assert 0 < policy["bookkeeping_share"] < 1
-        # Two layers with two windows each, and that of inputs; the clock goes in steps, and a batch takes some time.
+        # Two layers with two windows each, and that of inputs; the clock goes in steps.
         assert nothing["max_ms"] < policy["max_ms"]
         assert policy["p50_ms"] <= policy["p99_ms"] <= policy["max_ms"]
         assert policy["max_ms"] - policy["seconds"] * 1000 <= 5 * 1000 * (policy["delay_s"] + 0.1)

@@ -27,7 +27,7 @@ from d3gnn.events import (
     order,
     vertex,
 )
-from d3gnn.kernel.aggregators import aggregators
+from d3gnn.kernel.aggregators import Arrays, aggregator_types
 from d3gnn.kernel.blocks import Block, Kind, by_kind, split
 from d3gnn.kernel.operators import Edge, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
@@ -168,18 +168,20 @@ def change_output(
 
 
 def change_aggregator(patch: Patch, method: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the arguments, by name, that an aggregator's method is called with; always pushing."""
+    """Change the arrays, by name, that an aggregator's method is called with; always pushing."""
     patch.setattr(edge_operator, "prefers_pull", lambda *_: False)
-    for aggregator in aggregators():
-        original = getattr(type(aggregator), method)
+    for kind in aggregator_types():
+        original = getattr(kind, method)
         signature = inspect.signature(original)
 
         def changed(*args: Any, _original: Any = original, _signature: Any = signature) -> Any:
             bound = _signature.bind(*args)
-            change(bound.arguments)
+            arrays = bound.arguments["arrays"]._asdict()
+            change(arrays)
+            bound.arguments["arrays"] = Arrays(**arrays)
             return _original(*bound.args)
 
-        patch.setattr(type(aggregator), method, changed)
+        patch.setattr(kind, method, changed)
 
 
 # ---------------------------------------------------------------------- rule 1: order, repeats, deletes, ids

@@ -52,7 +52,9 @@ def remove(adjacency: Adjacency, slots: list[int], leaving: list[int]) -> list[t
     """Remove with the slot, or 1000 + the vertex, as the time, and its negative as the arrival."""
     slot_time, leaving_time = np.array(slots, np.int64), np.array(leaving, np.int64) + 1000
     removed = adjacency.remove(ints(slots), slot_time, -slot_time, ints(leaving), leaving_time, -leaving_time)
-    return sorted(zip(*(column.tolist() for column in removed), strict=True))
+    src, dst, slot, time, arrival = (column.tolist() for column in removed)
+    assert len(set(slot)) == len(slot)
+    return sorted(zip(src, dst, time, arrival, strict=True))
 
 
 def check(adjacency: Adjacency, edges: Edges) -> None:

@@ -35,6 +35,7 @@ COLUMNS: dict[Kind, tuple[tuple[str, int], ...]] = {
     Kind.REMOVES: (("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.ADDS: (("i4", 0), ("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.GONE: (("i8", 0), ("i8", 0)),
+    Kind.EDGE_VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
     Kind.FEATURES: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 3)),
     Kind.VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 5)),
     Kind.ROOTS: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 1)),

@@ -82,7 +82,7 @@ def test_the_activation_stands_between_layers_only() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SAGE(2, 2, "median"), r"aggregator='median': choose one of sum, mean"),
+        (lambda: SAGE(2, 2, "median"), r"aggregator='median': choose of sum, mean"),
         (lambda: SAGE(0, 2), r"widths 0 -> 2: at least 1"),
         (lambda: SAGE(2, -1), r"widths 2 -> -1: at least 1"),
         (lambda: SAGE(2, 2, activation="gelu"), r"activation='gelu': choose one of relu, tanh, elu, None"),

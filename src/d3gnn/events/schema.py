@@ -62,8 +62,17 @@ class GraphSchema:
         """Width of a vertex's input, all features side by side."""
         return sum(self.features.values())
 
-    def for_model(self, in_width: int) -> GraphSchema:
-        """This schema with one feature `x` as wide as the model's input, where none is declared."""
+    def for_model(self, in_width: int, edge_in: int = 0) -> GraphSchema:
+        """This schema with one feature `x` as wide as the model's input, where none is declared.
+
+        `edge_in` is how many numbers the model takes of each edge: its features must have as many together.
+        """
+        on_edges = sum(self.edge_features.values())
+        if edge_in and on_edges != edge_in:
+            raise ValueError(
+                f"the model takes {edge_in} numbers of each edge, but the schema's edge features have "
+                f"{on_edges} together: declare them, as in GraphSchema(edge_features={{'w': {edge_in}}})"
+            )
         if not self.features:
             return replace(self, features={DEFAULT_FEATURE: in_width})
         if self.width != in_width:

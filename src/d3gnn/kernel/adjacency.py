@@ -13,7 +13,7 @@ import numpy as np
 
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import lean
-from d3gnn.types import Ints, Ints32
+from d3gnn.types import Bools, Ints, Ints32
 
 # Columns of the edges, by edge slot: the two ends, and where in its out- and in-segment the edge is, plus 1
 # (0: no edge here).
@@ -40,6 +40,7 @@ class Removed(NamedTuple):
 
     src: Ints32
     dst: Ints32
+    slot: Ints32
     time: Ints
     arrival: Ints
 
@@ -97,22 +98,29 @@ class Adjacency:
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
         leaving: Ints32, leaving_time: Ints, leaving_arrival: Ints,
     ) -> Removed:  # fmt: skip
-        """Take out the edges at `slots` and then every edge that is left of the `leaving` vertices."""
+        """Take out the edges at `slots`, where there are any, and then all that is left of the `leaving`
+        vertices.
+        """
         out, into = self.out, self.into
         bound = len(slots)
         if len(leaving):
             bound += int(out.segments[leaving, LENGTH].sum(dtype=np.int64))
             bound += int(into.segments[leaving, LENGTH].sum(dtype=np.int64))
-        src, dst = np.empty(bound, np.int32), np.empty(bound, np.int32)
+        src, dst, gone = (np.empty(bound, np.int32) for _ in range(3))
         time, arrival = np.empty(bound, np.int64), np.empty(bound, np.int64)
         count = _remove(
             slots, slot_time, slot_arrival, leaving, leaving_time, leaving_arrival, self._edges.data,
-            *out, *into, src, dst, time, arrival,
+            *out, *into, src, dst, gone, time, arrival,
         )  # fmt: skip
         self._counters[2] -= count
         for side in (out, into):
             side.segments[leaving, ROOM] = 0  # their segments are gaps from now on
-        return Removed(src[:count], dst[:count], time[:count], arrival[:count])
+        return Removed(src[:count], dst[:count], gone[:count], time[:count], arrival[:count])
+
+    def ends(self, slots: Ints32) -> tuple[Ints32, Ints32, Bools]:
+        """Source and destination of the edges at these slots, and whether there is one."""
+        edges = self._edges.data[slots]
+        return edges[:, SRC], edges[:, DST], edges[:, IN_PLACE] > 0
 
     def _squeeze(self, k: int, wanted: int) -> int:
         """Drop the gaps of one pool if they are more than half of it; how much of it is then in use."""
@@ -205,12 +213,14 @@ def _take_out(slot: int, v: int, edges: Ints32, place: int, segments: Ints32, po
 def _remove(
     slots: Ints32, slot_time: Ints, slot_arrival: Ints, leaving: Ints32, leaving_time: Ints,
     leaving_arrival: Ints, edges: Ints32, out_segments: Ints32, out_pool: Ints32, in_segments: Ints32,
-    in_pool: Ints32, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
+    in_pool: Ints32, src: Ints32, dst: Ints32, gone: Ints32, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     count = 0
     for i in range(len(slots)):
         slot = slots[i]
-        src[count], dst[count] = edges[slot, SRC], edges[slot, DST]
+        if edges[slot, IN_PLACE] == 0:
+            continue
+        src[count], dst[count], gone[count] = edges[slot, SRC], edges[slot, DST], slot
         time[count], arrival[count] = slot_time[i], slot_arrival[i]
         count += 1
         _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
@@ -222,7 +232,7 @@ def _remove(
                 slot = out_pool[out_segments[v, BEGIN] + out_segments[v, LENGTH] - 1, EDGE]
             else:
                 slot = in_pool[in_segments[v, BEGIN] + in_segments[v, LENGTH] - 1, EDGE]
-            src[count], dst[count] = edges[slot, SRC], edges[slot, DST]
+            src[count], dst[count], gone[count] = edges[slot, SRC], edges[slot, DST], slot
             time[count], arrival[count] = leaving_time[i], leaving_arrival[i]
             count += 1
             _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)

@@ -12,6 +12,7 @@ Each kind is one flat table. Columns, with their dtypes, by kind (times are even
 | REMOVES   | Partition, all        | edge slot, time, arrival                                           |
 | ADDS      | Partition, all        | edge slot, source slot, destination slot, time, arrival            |
 | GONE      | Partition, all        | time, arrival, key: a vertex is deleted that no master knows of    |
+| EDGE_VALUES | Partition, all      | edge slot, time, arrival, features of the edge, NaN for what it lacks |
 | FEATURES  | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time, arrival, values |
 | VALUES    | Vertex l-1, Edge l    | slot, time, arrival, message                                       |
 | ROOTS     | Vertex l-1, Edge l, l | row, time, arrival, root                                           |
@@ -53,21 +54,22 @@ class Kind(IntEnum):
     REMOVES = 5
     ADDS = 6
     GONE = 7
-    FEATURES = 8
-    VALUES = 9
-    ROOTS = 10
-    PARTIALS = 11
-    OUTPUT = 12
+    EDGE_VALUES = 8
+    FEATURES = 9
+    VALUES = 10
+    ROOTS = 11
+    PARTIALS = 12
+    OUTPUT = 13
 
 
 # Looking a member up in its class takes longer than much of what is done with it.
 (
-    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, FEATURES, VALUES, ROOTS, PARTIALS,
-    OUTPUT,
+    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, EDGE_VALUES, FEATURES, VALUES, ROOTS,
+    PARTIALS, OUTPUT,
 ) = Kind  # fmt: skip
 
 #: Topology, the kinds up to this one, rides along unchanged from Partition to the last operator.
-LAST_TOPOLOGY = Kind.GONE
+LAST_TOPOLOGY = Kind.EDGE_VALUES
 
 
 @dataclass(slots=True)

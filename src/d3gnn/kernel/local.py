@@ -30,13 +30,12 @@ from d3gnn.events import (
 from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
-from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
+from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex, make_operator, names_of
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
 from d3gnn.kernel.windows import Clock, Windows, check_clock, make_window, newest_event, pair_of
 from d3gnn.kernel.windows.pending import Pending
-from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.types import Bools, Floats, Ints, Small
 
@@ -130,7 +129,7 @@ class LocalEngine:
         clock: Clock = "batch",
     ) -> None:
         self.model = model.eval()
-        self.schema = (schema or GraphSchema()).for_model(model.in_width)
+        self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
         self.parts, self.folder = parts, folder
         self.epoch, self.batch = 1, 0
         self.clock = check_clock(clock)
@@ -140,22 +139,18 @@ class LocalEngine:
         self.part_seconds = [0.0] * parts
         self._log = MemoryLog()
         self._opened: dict[tuple[str, int], Space] = {}
-        self.partition = Partition(self.schema, parts, partitioner, self._space("partition", 0))
-        layers: list[Layer | None] = [None, *model.layers, None]
+        self.partition = Partition(
+            self.schema, parts, partitioner, self._space("partition", 0), model.reads_destinations
+        )
         #: Of Edge operators and of Vertex operators.
-        self.windows = reduce, forward = pair_of(window)
-        self.vertices = [
-            Vertex(i, parts, self.schema, layers[i], layers[i + 1], self._space, forward)
-            for i in range(len(layers) - 1)
-        ]
-        self.edges = [
-            Edge(i, parts, layer, self._space, reduce) for i, layer in enumerate(model.layers, start=1)
-        ]
+        self.windows = pair_of(window)
+        names = names_of(len(model.layers), model.degrees is not None)
+        chain = [make_operator(name, model, parts, self.schema, self._space, self.windows) for name in names]
+        self.vertices = [operator for operator in chain if isinstance(operator, Vertex)]
+        #: Those of layers: not the one that counts degrees, where there is one.
+        self.edges = [operator for operator in chain if isinstance(operator, Edge)][-len(model.layers) :]
         #: When the batch at hand is taken in.
         self.moment = AT_ONCE
-        chain: list[Operator[Any]] = [self.vertices[0]]
-        for edge, vertex in zip(self.edges, self.vertices[1:], strict=True):
-            chain += [edge, vertex]
         # Each with the names of its clock and of the bytes that it takes in (topology, which rides along
         # everywhere, aside), and the bytes of a row of each kind.
         self._chain: list[tuple[Operator[Any], str, str, list[int]]] = [

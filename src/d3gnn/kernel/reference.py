@@ -31,7 +31,7 @@ from d3gnn.events import (
     order,
 )
 from d3gnn.kernel.hashing import initial_values
-from d3gnn.nn import GNN
+from d3gnn.nn import GNN, Layer
 from d3gnn.types import Array, Floats, Ints
 
 Value: TypeAlias = tuple[float, ...]
@@ -134,6 +134,19 @@ class Oracle:
             np.array([position[u] for u, _ in pairs], np.int64),
             np.array([position[v] for _, v in pairs], np.int64),
         )
+
+    def edge_values(self) -> Floats:
+        """The features of each of `edges()`, side by side; NaN for those that it lacks."""
+        names, width = self.schema.edge_features, sum(self.schema.edge_features.values())
+        rows: list[list[float]] = []
+        for edge, copies in self._copies.items():
+            both_ways = not self.schema.directed and edge[0] != edge[1]
+            for _ in range(1 + both_ways):
+                for copy in range(copies):
+                    stored = self._edge_features.get((edge, copy), {})
+                    values = ((_get(stored, name), size) for name, size in names.items())
+                    rows.append([x for value, size in values for x in value or (np.nan,) * size])
+        return np.array(rows, np.float32).reshape(len(rows), width)
 
     def inputs(self) -> Floats:
         """The model's input [n, width], a row per vertex: its features side by side, initial where absent."""
@@ -271,34 +284,112 @@ class Oracle:
         return [(id, value) for id, value in known if value is not None]
 
 
-def forward(model: GNN, inputs: Floats, src_index: Ints, dst_index: Ints) -> Floats:
+def forward(
+    model: GNN, inputs: Floats, src_index: Ints, dst_index: Ints, edge_values: Floats | None = None
+) -> Floats:
     r"""A static forward pass, layer by layer over the whole graph: [n, in_width] -> [n, out_width].
 
     .. math:: x_v' = \psi(\text{root}(x_v), \rho_{(u, v) \in E} \text{message}(x_u))
 
-    The sum of no messages is 0, and so is their mean.
+    The sum of no messages is 0, and so are their mean, their largest and their least. `edge_values` are the
+    features of edges, NaN for those that an edge lacks.
     """
     src, dst = torch.from_numpy(src_index), torch.from_numpy(dst_index)
+    features = torch.empty((len(src), 0)) if edge_values is None else torch.from_numpy(edge_values)
     with torch.inference_mode():
         x = torch.from_numpy(inputs)
+        if model.degrees is not None:
+            x = torch.cat([x, _degrees(len(x), src, dst, _known(model.degrees, features))], 1)
         for layer in model.layers:
-            messages = layer.message(x)
-            total = torch.zeros(messages.shape, dtype=torch.float64)
-            for begin in range(0, len(src), _CHUNK):
-                some = slice(begin, begin + _CHUNK)
-                total.index_add_(0, dst[some], messages[src[some]].double())
-            if layer.aggregator == "mean":
-                total /= torch.bincount(dst, minlength=len(x)).clamp(min=1).unsqueeze(1)
-            elif layer.aggregator != "sum":
-                raise NotImplementedError(f"the oracle has no aggregator {layer.aggregator!r}: sum or mean")
-            x = layer.update(layer.root(x), total.float())
+            kept = src != dst if layer.skips_loops else torch.ones(len(src), dtype=torch.bool)
+            edges = _known(layer, features)[kept]
+            join = _attend if layer.attention is not None else _join
+            x = layer.update(layer.root(x), join(layer, layer.message(x), src[kept], dst[kept], edges))
         out: Floats = x.numpy()
     return out
 
 
+def _known(layer: Layer, features: torch.Tensor) -> torch.Tensor:
+    """What edges add to the messages of a layer."""
+    if not layer.edge_width:
+        return features[:, :0]
+    return layer.edge(torch.where(features.isnan(), layer.edge_default, features))
+
+
+def _join(
+    layer: Layer, messages: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, edges: torch.Tensor
+) -> torch.Tensor:
+    """All that comes in at each vertex, by each of the layer's aggregators, side by side."""
+    n, width = messages.shape
+    count = torch.bincount(dst, minlength=n).unsqueeze(1)
+    joined = []
+    for name in layer.aggregator.split(","):
+        if name in ("sum", "mean"):
+            total = torch.zeros((n, width), dtype=torch.float64)
+            for some in _chunks(len(src)):
+                weight = edges[some].double() if layer.edge_width else 1.0
+                total.index_add_(0, dst[some], messages[src[some]].double() * weight)
+            joined.append(total / count.clamp(min=1) if name == "mean" else total)
+        elif name in ("max", "min"):
+            sent = messages[src] * edges if layer.edge_width else messages[src]
+            best = torch.zeros((n, width))
+            index = dst.unsqueeze(1).expand(-1, width)
+            best.scatter_reduce_(0, index, sent, "amax" if name == "max" else "amin", include_self=False)
+            joined.append(best)
+        else:
+            raise NotImplementedError(f"the oracle has no aggregator {name!r}")
+    return torch.cat([each.float() for each in joined], 1)
+
+
+def _attend(
+    layer: Layer, values: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, edges: torch.Tensor
+) -> torch.Tensor:
+    """For each vertex and head: largest logit, sum of exponentials, their sum with what is joined; and the
+    mean of what edges add.
+    """
+    assert layer.attention is not None
+    heads, channels, slope, scores = layer.attention
+    n, size = len(values), heads * channels
+    values, edges = values.double(), edges.double()
+    sent = values[src, :size].reshape(-1, heads, channels)
+    if scores is None:
+        logits = values[src, size : size + heads] + values[dst, size + heads :]
+        logits = torch.nn.functional.leaky_relu(logits + edges if layer.edge_width else logits, slope)
+    else:
+        term = values[src, :size] + values[dst, size:]
+        term = torch.nn.functional.leaky_relu(term + edges if layer.edge_width else term, slope)
+        logits = (term.reshape(-1, heads, channels) * torch.from_numpy(scores).double()).sum(-1)
+    largest = torch.full((n, heads), -1e30, dtype=torch.float64)
+    largest.scatter_reduce_(0, dst.unsqueeze(1).expand(-1, heads), logits, "amax")
+    share = torch.exp(logits - largest[dst])
+    total = torch.zeros((n, heads), dtype=torch.float64).index_add_(0, dst, share)
+    joined = torch.zeros((n, heads, channels), dtype=torch.float64)
+    joined.index_add_(0, dst, share.unsqueeze(-1) * sent)
+    mean = torch.zeros((n, edges.shape[1]), dtype=torch.float64).index_add_(0, dst, edges)
+    mean /= torch.bincount(dst, minlength=n).clamp(min=1).unsqueeze(1)
+    return torch.cat([largest, total, joined.flatten(1), mean], 1).float()
+
+
+def _degrees(n: int, src: torch.Tensor, dst: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    """The weights of in-edges and of loops, the heaviest loop, and how many loops there are."""
+    weight = edges[:, 0].double() if edges.shape[1] else torch.ones(len(src), dtype=torch.float64)
+    loop = src == dst
+    degrees = torch.zeros((4, n), dtype=torch.float64)
+    degrees[0].index_add_(0, dst[~loop], weight[~loop])
+    degrees[1].index_add_(0, dst[loop], weight[loop])
+    degrees[2].scatter_reduce_(0, dst[loop], weight[loop], "amax")
+    degrees[3] = torch.bincount(dst[loop], minlength=n)
+    return degrees.T.float()
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    return (slice(begin, begin + _CHUNK) for begin in range(0, n, _CHUNK))
+
+
 def embeddings(model: GNN, oracle: Oracle) -> dict[Key, Floats]:
     """The embedding of every vertex of the graph as it is now, recomputed from scratch."""
-    return dict(zip(oracle.vertices, forward(model, oracle.inputs(), *oracle.edge_index()), strict=True))
+    out = forward(model, oracle.inputs(), *oracle.edge_index(), oracle.edge_values())
+    return dict(zip(oracle.vertices, out, strict=True))
 
 
 def relative_error(got: Array, expected: Array) -> float:

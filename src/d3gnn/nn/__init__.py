@@ -1,7 +1,26 @@
 """Layers and models: what a vertex sends, how messages are joined, how a vertex renews itself."""
 
+from d3gnn.nn.gat import GAT, GATv2
+from d3gnn.nn.gcn import GCN
+from d3gnn.nn.gin import GIN
+from d3gnn.nn.graph_conv import GraphConv
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
+from d3gnn.nn.pyg import CannotTake, from_pyg
 from d3gnn.nn.sage import SAGE, GraphSAGE
+from d3gnn.nn.stage import Stage
 
-__all__ = ["GNN", "SAGE", "GraphSAGE", "Layer"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "GNN",
+    "SAGE",
+    "CannotTake",
+    "GATv2",
+    "GraphConv",
+    "GraphSAGE",
+    "Layer",
+    "Stage",
+    "from_pyg",
+]

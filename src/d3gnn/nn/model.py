@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,8 +14,22 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from d3gnn.nn.layer import Layer, make_layer
+from d3gnn.nn.stage import WithDegree
 
 _FORMAT = "d3gnn-model-1"
+
+
+class Degree(Layer):
+    """What Edge 0 counts for a model whose layers want to know degrees; sources send nothing."""
+
+    aggregator = "degrees"
+    in_width = out_width = root_width = 0
+    message_width = 1
+
+    def __init__(self, weighted: bool) -> None:
+        super().__init__()
+        self.edge_in = self.edge_width = int(weighted)
+        self.edge_default = 1.0
 
 
 class GNN(nn.Module):
@@ -28,29 +43,44 @@ class GNN(nn.Module):
     def __init__(self, layers: Iterable[Layer]) -> None:
         super().__init__()
         self._layers = nn.ModuleList(layers)
-        if not len(self._layers):
+        given = [cast(Layer, layer) for layer in self._layers]
+        if not given:
             raise ValueError("a model needs at least one layer")
-        for i, (a, b) in enumerate(zip(self.layers, self.layers[1:], strict=False), start=1):
+        for i, (a, b) in enumerate(pairwise(given), start=1):
             if a.out_width != b.in_width:
                 raise ValueError(
                     f"layer {i} gives {a.out_width} values, but layer {i + 1} takes {b.in_width}"
                 )
+        wanted = {layer.edge_in for layer in given if layer.edge_in}
+        if len(wanted) > 1:
+            raise ValueError(f"layers take edges with {' and with '.join(map(str, sorted(wanted)))} numbers")
+        #: Numbers that the features of an edge must have; 0 if no layer reads them.
+        self.edge_in: int = max(wanted, default=0)
+        self.in_width, self.out_width = given[0].in_width, given[-1].out_width
+        normalised = [i for i, layer in enumerate(given) if layer.uses_degree]
+        weighted = {given[i].edge_width > 0 for i in normalised}
+        if len(weighted) > 1:
+            raise ValueError("of the layers that reckon with degrees, all have weights on edges or none has")
+        #: What counts degrees, if any layer wants to know them.
+        self.degrees = Degree(weighted.pop()) if weighted else None
+        last = normalised[-1] if normalised else -1
+        # Not among the modules: the weights are those of the layers that were given.
+        self._chain = [WithDegree(layer, i < last) if i <= last else layer for i, layer in enumerate(given)]
 
     @property
     def layers(self) -> list[Layer]:
-        return [cast(Layer, layer) for layer in self._layers]
+        """The layers as they run: up to the last one that wants to know degrees, with those in their rows."""
+        return self._chain
 
     @property
-    def in_width(self) -> int:
-        return self.layers[0].in_width
-
-    @property
-    def out_width(self) -> int:
-        return self.layers[-1].out_width
+    def reads_destinations(self) -> bool:
+        """Whether messages of any layer depend on their destination."""
+        return any(layer.reads_destination for layer in self._chain)
 
     def config(self) -> dict[str, Any]:
         """What makes the same model again, weights aside."""
-        return {"layers": [{"kind": layer.kind, **layer.config()} for layer in self.layers]}
+        given = (cast(Layer, layer) for layer in self._layers)
+        return {"layers": [{"kind": layer.kind, **layer.config()} for layer in given]}
 
     @property
     def digest(self) -> str:
@@ -62,7 +92,8 @@ class GNN(nn.Module):
 
     def save(self, path: str | Path) -> None:
         """Write the model as one safetensors file: weights, and how to build it as JSON in its metadata."""
-        weights = {name: tensor.contiguous() for name, tensor in self.state_dict().items()}
+        # Copies: two names of one weight would be refused.
+        weights = {name: tensor.contiguous().clone() for name, tensor in self.state_dict().items()}
         save_file(weights, str(path), metadata={"format": _FORMAT, "config": json.dumps(self.config())})
 
     @staticmethod
@@ -83,5 +114,6 @@ class GNN(nn.Module):
         return model
 
     def __repr__(self) -> str:
-        layers = "".join(f" -> {layer.kind}({layer.aggregator}) {layer.out_width}" for layer in self.layers)
+        given = (cast(Layer, layer) for layer in self._layers)
+        layers = "".join(f" -> {layer.kind}({layer.aggregator}) {layer.out_width}" for layer in given)
         return f"GNN({self.in_width}{layers})"

@@ -10,10 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from d3gnn.nn.layer import Affine, Layer, activate, check_activation
+from d3gnn.nn.layer import (
+    Affine,
+    Layer,
+    activate,
+    check_activation,
+    check_aggregator,
+    check_widths,
+    is_linear,
+)
 from d3gnn.nn.model import GNN
-
-AGGREGATORS = ("sum", "mean")
 
 
 class SAGE(Layer):
@@ -22,36 +28,51 @@ class SAGE(Layer):
     .. math:: x_v' = \sigma(W_l\, \rho_{u \in N_{in}(v)} x_u + b + W_r x_v)
 
     Sum and mean are linear: where the output is narrower than the input, W_l and W_r are applied before the
-    values travel instead of after.
+    values travel instead of after. With `project`, messages are relu(W x_u + c); with `normalize`, the output
+    has length 1; without `root_weight`, there is no W_r.
 
-    >>> SAGE(100, 16).message_width, SAGE(16, 100).message_width
-    (16, 16)
+    >>> SAGE(100, 16).message_width, SAGE(16, 100).message_width, SAGE(100, 16, "max").message_width
+    (16, 16, 100)
     """
 
     def __init__(
-        self, in_width: int, out_width: int, aggregator: str = "mean", activation: str | None = None
+        self,
+        in_width: int,
+        out_width: int,
+        aggregator: str = "mean",
+        activation: str | None = None,
+        *,
+        normalize: bool = False,
+        root_weight: bool = True,
+        project: bool = False,
+        bias: bool = True,
     ) -> None:
         super().__init__()
-        if aggregator not in AGGREGATORS:
-            raise ValueError(f"aggregator={aggregator!r}: choose one of {', '.join(AGGREGATORS)}")
-        if in_width < 1 or out_width < 1:
-            raise ValueError(f"widths {in_width} -> {out_width}: at least 1 each, please")
-        self.in_width, self.out_width, self.aggregator = in_width, out_width, aggregator
+        self.aggregator = check_aggregator(aggregator)
+        self.in_width, self.out_width = check_widths(in_width, out_width)
         self.activation = check_activation(activation)
-        self.lin_l = nn.Linear(in_width, out_width)
-        self.lin_r = nn.Linear(in_width, out_width, bias=False)
-        self.narrows = out_width < in_width
-        self.sends_value = not self.narrows
-        self.message_width = self.root_width = min(in_width, out_width)
-        self._prepared: tuple[Tensor, Tensor, Tensor] | None = None
+        self.normalize, self.root_weight, self.project = normalize, root_weight, project
+        several = len(aggregator.split(","))
+        self.narrows = out_width < in_width and is_linear(aggregator)
+        self.lin = nn.Linear(in_width, in_width) if project else None
+        self.lin_l = nn.Linear(several * in_width, out_width, bias=bias)
+        self.lin_r: nn.Linear
+        if root_weight:
+            self.lin_r = nn.Linear(in_width, out_width, bias=False)
+        self.sends_value = not (self.narrows or project) and root_weight
+        self.message_width = out_width if self.narrows else in_width
+        self.root_width = self.message_width if root_weight else 1
+        self._prepared: tuple[Tensor, Tensor | None, Tensor] | None = None
 
     def prepare(self) -> None:
         self._forget()
         with torch.inference_mode():
-            self._prepared = tuple(weight.clone() for weight in self._weights())  # type: ignore[assignment]
-            if not self.narrows and self.activation in ("relu", None):
-                left, right, bias = (np.ascontiguousarray(weight.numpy()) for weight in self._weights())
-                self.affine = Affine(left, right, bias, self.activation == "relu")
+            left, right, bias = self._weights()
+            self._prepared = left.clone(), None if right is None else right.clone(), bias.clone()
+            simple = self.sends_value and is_linear(self.aggregator) and not self.normalize
+            if simple and right is not None and self.activation in ("relu", None):
+                arrays = [np.ascontiguousarray(weight.numpy()) for weight in (left, right, bias)]
+                self.affine = Affine(arrays[0], arrays[1], arrays[2], self.activation == "relu")
 
     def train(self, mode: bool = True) -> SAGE:
         self._forget()  # the weights are about to change
@@ -64,22 +85,38 @@ class SAGE(Layer):
     def _forget(self) -> None:
         self._prepared = self.affine = None
 
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _weights(self) -> tuple[Tensor, Tensor | None, Tensor]:
         """W_l and W_r, transposed, and b. Looking them up in modules takes longer than a small product."""
-        return self._prepared or (self.lin_l.weight.T, self.lin_r.weight.T, self.lin_l.bias)
+        if self._prepared is not None:
+            return self._prepared
+        bias: Tensor | None = self.lin_l.bias
+        return (
+            self.lin_l.weight.T,
+            self.lin_r.weight.T if self.root_weight else None,
+            torch.zeros(self.out_width) if bias is None else bias,
+        )
 
     def message(self, x: Tensor) -> Tensor:
+        if self.lin is not None:
+            x = torch.relu_(self.lin(x))
         return x @ self._weights()[0] if self.narrows else x
 
     def root(self, x: Tensor) -> Tensor:
-        return x @ self._weights()[1] if self.narrows else x
+        right = self._weights()[1]
+        if right is None:
+            return x.new_zeros((len(x), 1))
+        return x @ right if self.narrows else x
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
         left, right, bias = self._weights()
         if self.narrows:
-            out = aggregate + root + bias
+            out = aggregate + bias if right is None else aggregate + root + bias
         else:
-            out = torch.addmm(bias, aggregate, left).addmm_(root, right)
+            out = torch.addmm(bias, aggregate, left)
+            if right is not None:
+                out.addmm_(root, right)
+        if self.normalize:
+            out = nn.functional.normalize(out, p=2.0, dim=-1)
         return activate(self.activation, out)
 
     def config(self) -> dict[str, Any]:
@@ -88,6 +125,10 @@ class SAGE(Layer):
             "out_width": self.out_width,
             "aggregator": self.aggregator,
             "activation": self.activation,
+            "normalize": self.normalize,
+            "root_weight": self.root_weight,
+            "project": self.project,
+            "bias": self.lin_l.bias is not None,
         }
 
 

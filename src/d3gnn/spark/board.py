@@ -8,6 +8,7 @@ anywhere.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,11 +28,10 @@ class Waiting(NamedTuple):
 
 
 class Board:
-    """The board of a pipeline, which has so many layers and parts; `folder` is that of its arrays."""
+    """The board of a pipeline with these operators, in so many parts; `folder` is that of its arrays."""
 
-    def __init__(self, folder: str | Path, layers: int, parts: int) -> None:
-        names = ["vertex-0"] + [f"{kind}-{i}" for i in range(1, layers + 1) for kind in ("edge", "vertex")]
-        self._rows = {name: i * parts for i, name in enumerate(names)}
+    def __init__(self, folder: str | Path, operators: Sequence[str], parts: int) -> None:
+        self._rows = {name: i * parts for i, name in enumerate(operators)}
         self._path = Path(folder) / _NAME
 
     def write(self, operator: str, part: int, waiting: Pending) -> None:

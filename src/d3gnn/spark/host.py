@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -53,13 +54,27 @@ def with_commands(
 
 
 def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
-    """Partition and, behind it in the same task, Vertex 0: topology and the values of inputs come out."""
+    """Partition and, behind it in the same task, Vertex 0: topology and the values of inputs come out.
+
+    Edge 0, which counts degrees, stands between the two in the models that have it.
+    """
     # Without the observation an empty batch would have no task at all (zero partitions).
     watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
-    columns = _parcel_columns("partition", "said")
+    names = ["partition", *_input_operators(plan)]
+    columns = _parcel_columns(*map(_column, names))
     parcels = watched.coalesce(1).mapInArrow(_inputs_task(plan), columns)
-    parcels = metrics.watch("partition", parcels, "partition")
-    return metrics.watch("vertex-0", parcels, "said")
+    for name in names:
+        parcels = metrics.watch(name, parcels, _column(name))
+    return parcels
+
+
+def _input_operators(plan: Plan) -> list[str]:
+    """Those that run in Partition's task."""
+    return plan.operators[: 2 if plan.degrees else 1]
+
+
+def _column(operator: str) -> str:
+    return operator.replace("-", "_")
 
 
 def run_operator(plan: Plan, name: str, sources: int, tasks: int, parcels: DataFrame) -> DataFrame:
@@ -115,16 +130,23 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
 
         number, query = _batch_and_query()
         events, commands = read_rows(batches)
-        parcels, said = intake_of(plan, query).run(number, events, commands)
-        mine: list[list[memoryview]] = [[] for _ in range(plan.parts)]
-        for target, parcel in parcels:
-            mine[target].append(_writable(pa.py_buffer(parcel)))
-        for part in range(plan.parts):
-            done = Runtime.of(plan, query).run("vertex-0", part, mine[part], sources=1)
+        runtime = Runtime.of(plan, query)
+        first = intake_of(plan, query).run(number, events, commands)
+        sent = [first.parcels]
+        said: dict[str, list[dict[str, int] | None]] = {"partition": [first.metrics, *[None] * plan.parts]}
+        for name in _input_operators(plan):
+            mine: list[list[memoryview]] = [[] for _ in range(plan.parts)]
+            for target, parcel in chain.from_iterable(sent):
+                mine[target].append(_writable(pa.py_buffer(parcel)))
+            done = [runtime.run(name, part, mine[part], len(sent)) for part in range(plan.parts)]
+            sent, said[name] = [each.parcels for each in done], [each.metrics for each in done]
+        for part, parcels in enumerate(sent):
             yield from _parcel_batches(
-                done.parcels,
-                Said("partition", metrics.PARTITION, 0, said if part == 0 else None),
-                Said("said", metrics.OPERATOR, part, done.metrics),
+                parcels,
+                *(
+                    Said(_column(name), metrics.names_of(name), part, told[part])
+                    for name, told in said.items()
+                ),
             )
 
     return task

@@ -191,9 +191,7 @@ class Intake:
     def _versions(self) -> list[tuple[int, int]]:
         """The versions of all operator parts; (0, -1) for one that somebody died in."""
         plan, versions = self._plan, []
-        names = ["partition"] + [f"vertex-{i}" for i in range(plan.layers + 1)]
-        names += [f"edge-{i}" for i in range(1, plan.layers + 1)]
-        for name in names:
+        for name in ["partition", *plan.operators]:
             for part in range(1 if name == "partition" else plan.parts):
                 space = self._runtime.space(name, part)
                 if space.dirty and name != "partition":

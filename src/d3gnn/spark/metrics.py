@@ -136,6 +136,11 @@ def arrival_quantiles(arrivals: Sequence[Ints]) -> list[int]:
     return [oldest, *sample[places[1:]].tolist()]
 
 
+def names_of(operator: str) -> Sequence[str]:
+    """What an operator says of a batch."""
+    return PARTITION if operator == "partition" else OPERATOR
+
+
 class Said(NamedTuple):
     """What an operator part says of a batch, and the column that it says it in."""
 

@@ -28,11 +28,10 @@ import torch
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import Block
-from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
+from d3gnn.kernel.operators import Operator, Partition, make_operator, names_of
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.kernel.windows import Clock, Window
 from d3gnn.kernel.windows.pending import Pending
-from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.spark.board import Board
 from d3gnn.spark.models import get_model
@@ -59,6 +58,9 @@ class Plan:
     model: str  # path of the saved model in the store
     model_version: int
     layers: int
+    #: Whether degrees are counted, and whether values go to where edges end, too: as the model wants it.
+    degrees: bool = False
+    destinations: bool = False
     stop_on_dead_letter: bool = False
     #: Windows of Edge and of Vertex operators.
     reduce: Window | None = None
@@ -73,6 +75,11 @@ class Plan:
             return ""
         each = [window and window.to_dict() for window in (self.reduce, self.forward)]
         return json.dumps([*each, self.clock], sort_keys=True)
+
+    @property
+    def operators(self) -> list[str]:
+        """Behind Partition, in the order in which a batch passes them."""
+        return names_of(self.layers, self.degrees)
 
     @property
     def large(self) -> Path:
@@ -126,25 +133,20 @@ class Runtime:
     @cached_property
     def partition(self) -> Partition:
         plan = self.plan
-        return Partition(plan.schema, plan.parts, plan.partitioner, self.space("partition", 0))
+        space = self.space("partition", 0)
+        return Partition(plan.schema, plan.parts, plan.partitioner, space, plan.destinations)
 
     @cached_property
     def board(self) -> Board:
-        return Board(self.plan.arrays, self.plan.layers, self.plan.parts)
+        return Board(self.plan.arrays, self.plan.operators, self.plan.parts)
 
     def operator(self, name: str) -> Operator[Any]:
         """Vertex or Edge l, by name."""
         operator = self._operators.get(name)
         if operator is None:
-            kind, number = name.split("-")
-            layers: list[Layer | None] = [None, *self.model.layers, None]
-            index, plan = int(number), self.plan
-            if kind == "vertex":
-                operator = Vertex(
-                    index, plan.parts, plan.schema, layers[index], layers[index + 1], self.space, plan.forward
-                )
-            else:
-                operator = Edge(index, plan.parts, self.model.layers[index - 1], self.space, plan.reduce)
+            plan = self.plan
+            windows = plan.reduce, plan.forward
+            operator = make_operator(name, self.model, plan.parts, plan.schema, self.space, windows)
             self._operators[name] = operator
         return operator
 

@@ -49,6 +49,8 @@ def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
         model=path,
         model_version=version,
         layers=len(model.layers),
+        degrees=model.degrees is not None,
+        destinations=model.reads_destinations,
     )
 
 
@@ -64,7 +66,7 @@ def verify(plan: Plan) -> Verdict:
         oracle.apply(entry.events)
     src, dst = oracle.edge_index()
     with closing(Runtime(plan, store.owner())) as runtime:
-        expected = forward(runtime.model, oracle.inputs(), src, dst)
+        expected = forward(runtime.model, oracle.inputs(), src, dst, oracle.edge_values())
         got, there = held(runtime, keys_of(oracle.vertices))
     error = relative_error(got[there], expected[there]) if there.any() else 0.0
     return Verdict(batch, len(expected), len(src), error, int((~there).sum()))
@@ -82,7 +84,7 @@ def held(runtime: Runtime, ids: Keys) -> tuple[Floats, Bools]:
     plan = runtime.plan
     part, row = runtime.partition.locate(ids)
     last = runtime.operator(f"vertex-{plan.layers}")
-    got = np.full((len(ids), runtime.model.layers[-1].out_width), np.nan, np.float32)
+    got = np.full((len(ids), runtime.model.out_width), np.nan, np.float32)
     for p in range(plan.parts):
         here = part == p
         if here.any():

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from d3gnn.kernel.adjacency import Side
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
-_KNOWN: dict[str, Aggregator] = {}
+_KNOWN: dict[str, type[Aggregator]] = {}
+#: How the partials of several parts are joined, number by number; attention has its own way.
+SUM, MEAN, MAX, MIN, ATTENTION = range(5)
+
+
+class Carried(NamedTuple):
+    """Edges that carry messages: their ends and slots, with the event time and arrival of what caused it."""
+
+    src: Ints32
+    dst: Ints32
+    slot: Ints32
+    time: Ints
+    arrival: Ints
+
+
+class Arrays(NamedTuple):
+    """What an Edge part knows: by vertex slot or, where it says so, by edge slot."""
+
+    values: Floats  # the message of each vertex
+    edge_values: Floats  # by edge slot; of width 0 where messages do not depend on edges
+    state: Doubles
+    counts: Ints32  # of messages
 
 
 class Aggregator(ABC):
@@ -16,55 +39,59 @@ class Aggregator(ABC):
 
     An Edge part keeps, for each destination, a state in float64 and a count of messages. It changes them by
     the methods below, and sends them absolute to the destination's Vertex part, which joins the partials of
-    all parts with `finish`. All methods take many edges at once, work in place, and touch the destinations.
+    all parts. All methods take many edges at once, work in place, and touch the destinations.
     """
 
     name: ClassVar[str]
-    #: Whether a message can be taken back from the state; if not, a retraction recomputes its destination.
+    code: ClassVar[int]
+    #: Whether a message can be taken back from the state. If not, a destination for which that fails is put
+    #: among the hits, to be recomputed when all is done.
     invertible: ClassVar[bool]
-    #: Whether the state is divided by the count of messages at the end.
-    divides: ClassVar[bool]
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
         if "name" in cls.__dict__:
-            _KNOWN[cls.name] = cls()
+            _KNOWN[cls.name] = cls
+
+    def __init__(self) -> None:
+        #: What stands side by side in the state, each as wide as a message.
+        self.codes = np.array([self.code], np.int64)
+
+    def state_width(self, message_width: int) -> int:
+        """Numbers in a state."""
+        return len(self.codes) * message_width
+
+    def aggregate_width(self, message_width: int) -> int:
+        """Numbers that a vertex's update gets."""
+        return len(self.codes) * message_width
 
     @abstractmethod
-    def add(
-        self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Ints,
-    ) -> None:  # fmt: skip
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
         """Take in the messages of new edges."""
 
     @abstractmethod
-    def retract(
-        self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Ints,
-    ) -> None:  # fmt: skip
+    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         """Take back the messages of removed edges."""
 
     @abstractmethod
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-        values: Floats, out: Side, state: Doubles, touched: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
+        touched: Ints, hits: Ints,
     ) -> int:  # fmt: skip
         """Give sources new messages, on all their out-edges; how many messages changed."""
 
     @abstractmethod
-    def recompute(
-        self, destinations: Ints32, values: Floats, into: Side, state: Doubles, count: Ints32
-    ) -> None:
+    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
         """State and count of destinations from scratch, from their in-edges."""
 
 
-def aggregator(name: str) -> Aggregator:
+def aggregator_types() -> list[type[Aggregator]]:
+    """All aggregators there are."""
+    return [_KNOWN[name] for name in sorted(_KNOWN)]
+
+
+def aggregator_type(name: str) -> type[Aggregator]:
     """The aggregator of this name."""
     if name not in _KNOWN:
         raise ValueError(f"no aggregator {name!r}; known are {', '.join(sorted(_KNOWN))}")
     return _KNOWN[name]
-
-
-def aggregators() -> list[Aggregator]:
-    """All aggregators there are."""
-    return [_KNOWN[name] for name in sorted(_KNOWN)]

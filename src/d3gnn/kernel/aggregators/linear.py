@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import Aggregator
+from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
+from d3gnn.kernel.aggregators.base import Aggregator, Arrays, Carried
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -20,35 +20,35 @@ class Linear(Aggregator):
 
     invertible = True
 
-    def add(
-        self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Ints,
-    ) -> None:  # fmt: skip
-        _add(src, dst, time, arrival, values, state, count, touched)
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+        _add(*edges, *arrays, touched)
 
-    def retract(
-        self, src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-        values: Floats, state: Doubles, count: Ints32, touched: Ints,
-    ) -> None:  # fmt: skip
-        _retract(src, dst, time, arrival, values, state, count, touched)
+    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+        _retract(*edges, *arrays, touched)
 
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-        values: Floats, out: Side, state: Doubles, touched: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
+        touched: Ints, hits: Ints,
     ) -> int:  # fmt: skip
+        values, edge_values, state, _ = arrays
         difference = np.empty(state.shape[1], np.float64)
-        return _replace(sources, fresh, time, arrival, values, *out, state, touched, difference)
+        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, touched, difference)
 
-    def recompute(
-        self, destinations: Ints32, values: Floats, into: Side, state: Doubles, count: Ints32
-    ) -> None:
-        _recompute(destinations, values, *into, state, count)
+    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+        segments, pool = into
+        _recompute(destinations, segments, pool, *arrays)
+
+
+@lean
+def _weight(edge_values: Floats, slot: int) -> float:
+    """Of an edge: its one value, where edges have any."""
+    return np.float64(edge_values[slot, 0]) if edge_values.shape[1] else 1.0
 
 
 @lean
 def _add(
-    src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-    values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     last = len(src) - 1
@@ -57,16 +57,17 @@ def _add(
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
         u, v = src[i], dst[i]
+        weight = _weight(edge_values, slot[i])
         for k in range(width):
-            state[v, k] += values[u, k]
+            state[v, k] += weight * values[u, k]
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
 
 @lean
 def _retract(
-    src: Ints32, dst: Ints32, time: Ints, arrival: Ints,
-    values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for i in range(len(src)):
@@ -76,15 +77,16 @@ def _retract(
             for k in range(width):
                 state[v, k] = 0.0
         else:
+            weight = _weight(edge_values, slot[i])
             for k in range(width):
-                state[v, k] -= values[u, k]
+                state[v, k] -= weight * values[u, k]
         touch(touched, v, time[i], arrival[i])
 
 
 @lean
 def _replace(
-    sources: Ints32, fresh: Floats, time: Ints, arrival: Ints,
-    values: Floats, segments: Ints32, pool: Ints32, state: Doubles, touched: Ints, difference: Doubles,
+    sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, touched: Ints, difference: Doubles,
 ) -> int:  # fmt: skip
     width = state.shape[1]
     messages = 0
@@ -109,17 +111,18 @@ def _replace(
             next = pool[min(end - 1, j + AHEAD), OTHER]
             fetch(touched, next + 1)
             fetch_row(state, next)
-            v = pool[j, OTHER]
+            v, weight = pool[j, OTHER], _weight(edge_values, pool[j, EDGE])
             for k in range(width):
-                state[v, k] += difference[k]
+                state[v, k] += weight * difference[k]
             touch(touched, v, time[i], arrival[i])
     return messages
 
 
 @lean
 def _recompute(
-    destinations: Ints32, values: Floats, segments: Ints32, pool: Ints32, state: Doubles, count: Ints32
-) -> None:
+    destinations: Ints32, segments: Ints32, pool: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32,
+) -> None:  # fmt: skip
     width = state.shape[1]
     for v in destinations:
         begin = segments[v, BEGIN]
@@ -127,7 +130,7 @@ def _recompute(
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
-            u = pool[j, OTHER]
+            u, weight = pool[j, OTHER], _weight(edge_values, pool[j, EDGE])
             for k in range(width):
-                state[v, k] += values[u, k]
+                state[v, k] += weight * values[u, k]
         count[v] = end - begin

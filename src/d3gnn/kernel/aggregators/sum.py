@@ -1,5 +1,6 @@
 """Sum."""
 
+from d3gnn.kernel.aggregators.base import SUM
 from d3gnn.kernel.aggregators.linear import Linear
 
 
@@ -7,4 +8,4 @@ class Sum(Linear):
     r"""The sum of the messages: :math:`a_v = \sum_u m_u`; 0 where there are none."""
 
     name = "sum"
-    divides = False
+    code = SUM

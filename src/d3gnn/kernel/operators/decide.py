@@ -65,6 +65,7 @@ class Rules(NamedTuple):
     partitioner: int
     first_weight: float
     second_weight: float
+    destinations: bool  # whether they get values, too
     edge_feature_ends: Ints  # [features, 2]: where in an edge's values each feature is
 
 
@@ -108,7 +109,8 @@ class Decisions(NamedTuple):
 # Places in `Decisions.counts`.
 N_VERTEX, N_REPLICA, N_SOURCE, N_ADD, N_REMOVE, N_DROP, N_FEATURE, N_EDGE_FEATURE = range(8)
 # Rows of `Decisions.lists`. New vertices and replicas have the next numbers, in order. ADD_RECORD is -1 for
-# an edge that is taken back in the same batch.
+# an edge that is taken back in the same batch. EDGE_FEATURE_RECORD is -1 - a for add number a if there are no
+# records.
 (
     VERTEX_EVENT, REPLICA_VERTEX, SOURCE_REPLICA, SOURCE_VERTEX,
     ADD_RECORD, ADD_PART, ADD_SLOT, ADD_U, ADD_V, ADD_U_REPLICA, ADD_V_REPLICA, ADD_EVENT,
@@ -370,7 +372,7 @@ def _add_edge(
     graph.parts[LOAD, part] += 1
     u_replica, v_replica = _replica(u, part, graph, out), _replica(v, part, graph, out)
     _make_source(u_replica, u, graph, out)
-    if not rules.directed:
+    if rules.destinations or not rules.directed:
         _make_source(v_replica, v, graph, out)
     a = out.counts[N_ADD]
     out.counts[N_ADD] += 1
@@ -378,6 +380,10 @@ def _add_edge(
         out.lists[ADD_RECORD, a] = -2  # there are no records
         out.lists[ADD_SLOT, a] = graph.parts[NEXT_EDGE, part]
         graph.parts[NEXT_EDGE, part] += 1
+        if _has_value(i, events):
+            out.lists[EDGE_FEATURE_RECORD, out.counts[N_EDGE_FEATURE]] = -1 - a
+            out.lists[EDGE_FEATURE_EVENT, out.counts[N_EDGE_FEATURE]] = i
+            out.counts[N_EDGE_FEATURE] += 1
     else:
         r = new_record(records, part, graph.parts)
         if older < 0:

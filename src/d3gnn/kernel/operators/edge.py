@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
+import torch
 
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency, Removed
-from d3gnn.kernel.aggregators import aggregator
+from d3gnn.kernel.aggregators import Arrays, Carried, aggregator_of
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
     ADDS,
+    EDGE_VALUES,
+    FEATURES,
     LAST_TOPOLOGY,
     LEAVES,
     PARTIALS,
@@ -25,7 +29,18 @@ from d3gnn.kernel.blocks import (
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
-from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, size, sort, touch
+from d3gnn.kernel.touched import (
+    ARRIVAL,
+    MARK,
+    NEVER,
+    TIME,
+    VERTEX,
+    clear,
+    make_touched,
+    size,
+    sort,
+    touch,
+)
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
@@ -33,6 +48,7 @@ from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 _NOTHING64 = np.zeros(0, np.int64)
+_NO_SEGMENTS = np.zeros((0, 3), np.int32)
 #: A message pushed to a destination reads and writes a float64 row; one pulled reads a float32 row.
 PUSH_COST = 2.0
 #: Below so many messages it is not worth thinking about.
@@ -49,15 +65,18 @@ def prefers_pull(incoming: int, edges: int) -> bool:
 class EdgeState:
     """What a part of Edge l knows."""
 
-    def __init__(self, space: Space, width: int, pending: Pending | None) -> None:
+    def __init__(
+        self, space: Space, width: int, state_width: int, edge_width: int, pending: Pending | None
+    ) -> None:
         self.space, self.pending = space, pending
         self.adjacency = Adjacency(space, space.counters[:3])
         self.values = space.array("values", np.float32, width)
-        self.sums = space.array("sums", np.float64, width)
+        self.edge_values = space.array("edge_values", np.float32, edge_width)
+        self.sums = space.array("sums", np.float64, state_width)
         self.count = space.array("count", np.int32)
         self.master = space.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
         self._windowed = [] if pending is None else [pending.rows]
-        self.touched = make_touched(0)
+        self.touched, self.hits = make_touched(0), make_touched(0)
         self.reserve(1, 1)
         for array in self._windowed:  # which may be younger than the others
             array.reserve(len(self.master.data))
@@ -67,12 +86,19 @@ class EdgeState:
         if slots > len(self.master.data):
             reserve_all((self.values, self.sums, self.count, self.master, *self._windowed), slots)
         self.adjacency.reserve(slots, edges)
+        if edges > len(self.edge_values.data):
+            self.edge_values.reserve(edges)
         self.follow()
 
     def follow(self) -> None:
         """Be as large as the arrays are, which another process may have grown."""
         if len(self.touched) <= len(self.master.data):
-            self.touched = make_touched(len(self.master.data))
+            self.touched, self.hits = (make_touched(len(self.master.data)) for _ in range(2))
+
+    @property
+    def arrays(self) -> Arrays:
+        """As aggregators see it."""
+        return Arrays(self.values.data, self.edge_values.data, self.sums.data, self.count.data)
 
 
 class Edge(Operator[EdgeState]):
@@ -83,11 +109,15 @@ class Edge(Operator[EdgeState]):
     ) -> None:
         super().__init__(spaces, window)
         self.name = f"edge-{index}"
-        self.parts, self.width, self.sends_value = parts, layer.message_width, layer.sends_value
-        self.aggregator = aggregator(layer.aggregator)
+        self.parts, self.layer, self.sends_value = parts, layer, layer.sends_value
+        self.aggregator = aggregator_of(layer)
+        self.width = self.aggregator.state_width(layer.message_width)
+        # What operators behind this one have to know, and this one does not: it passes that on.
+        self._passes_on = FEATURES if index == 0 else ROOTS
 
     def open(self, space: Space, part: int) -> EdgeState:
-        return EdgeState(space, self.width, self.open_window(space))
+        layer = self.layer
+        return EdgeState(space, layer.message_width, self.width, layer.edge_width, self.open_window(space))
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
@@ -97,12 +127,14 @@ class Edge(Operator[EdgeState]):
         state.follow()
         blocks = list(blocks)
         found = by_kind(blocks)
-        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == ROOTS]
+        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == self._passes_on]
         removes, leaves = joined(found[REMOVES]), joined(found[LEAVES])
         replicas, adds = joined(found[REPLICAS]), joined(found[ADDS])
         values = found[VALUES]
-        if replicas or adds:
-            state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
+        edge_values = joined(found[EDGE_VALUES]) if self.layer.edge_width else None
+        if replicas or adds or edge_values:
+            edges = max(block.extent if block else 0 for block in (adds, edge_values))
+            state.reserve(replicas.extent if replicas else 0, edges)
         if replicas:
             slot, master_part, master_row = replicas.columns
             _settle(slot, master_part, master_row, state.master.data)
@@ -117,17 +149,17 @@ class Edge(Operator[EdgeState]):
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
         if removed is not None:
             self._retract(state, removed, leaves)
+        if self.layer.edge_width:
+            messages += self._take_edge_values(state, adds, edge_values)
         # ... (c) the edges that stay carry the new values, (d) new edges carry new values.
         for block in values:
             messages += self._replace(state, block, pulls)
         if adds:
-            slots, src, dst, time, arrival = adds.columns
-            state.adjacency.add(slots, src, dst)
-            self.aggregator.add(
-                src, dst, time, arrival, state.values.data, state.sums.data, state.count.data, state.touched
-            )
+            self._add(state, adds)
         # What waits must not be sent along with the whole.
         whole = pulls and self._pull(state, may_be_whole=self.window is None or moment.drain)
+        if size(state.hits):
+            self._recompute_hits(state, pulls)
         if self.sends_value:
             for block in values:
                 if block.source == part:
@@ -153,21 +185,64 @@ class Edge(Operator[EdgeState]):
         )
 
     def _retract(self, state: EdgeState, removed: Removed, leaves: Block | None) -> None:
-        values, sums, count = state.values.data, state.sums.data, state.count.data
-        self.aggregator.retract(*removed, values, sums, count, state.touched)
+        arrays = state.arrays
+        self.aggregator.retract(Carried(*removed), arrays, state.touched, state.hits)
         if leaves:
             slot = leaves.columns[0]
             state.master.data[slot, 0] = 0
-            values[slot] = 0
-            sums[slot] = 0
-            count[slot] = 0
+            arrays.values[slot] = 0
+            arrays.state[slot] = 0
+            arrays.counts[slot] = 0
+
+    def _take_edge_values(self, state: EdgeState, adds: Block | None, given: Block | None) -> int:
+        """What edges add to their messages; those that are there already carry theirs anew. How many do."""
+        values = state.edge_values.data
+        if adds:
+            values[adds.columns[0]] = self._edge_default
+        if given is None:
+            return 0
+        slot, time, arrival, features = given.columns
+        src, dst, there = state.adjacency.ends(slot)
+        changed = Carried(src[there], dst[there], slot[there], time[there], arrival[there])
+        self.aggregator.retract(changed, state.arrays, state.touched, state.hits)
+        values[slot] = self._edge_values(features)
+        self.aggregator.add(changed, state.arrays, state.touched)
+        return len(changed.slot)
+
+    @cached_property
+    def _edge_default(self) -> Floats:
+        """What an edge without features adds."""
+        default: Floats = self._edge_values(np.full((1, self.layer.edge_in), np.nan, FLOAT32))[0]
+        return default
+
+    def _edge_values(self, features: Floats) -> Floats:
+        known = np.where(np.isnan(features), np.float32(self.layer.edge_default), features)
+        with torch.inference_mode():
+            made: Floats = self.layer.edge(torch.from_numpy(known)).numpy()
+            return made
+
+    def _add(self, state: EdgeState, adds: Block) -> None:
+        slots, src, dst, time, arrival = adds.columns
+        if self.layer.skips_loops and (loops := src == dst).any():
+            slots, src, dst, time, arrival = (column[~loops] for column in adds.columns)
+        state.adjacency.add(slots, src, dst)
+        self.aggregator.add(Carried(src, dst, slots, time, arrival), state.arrays, state.touched)
 
     def _replace(self, state: EdgeState, block: Block, pulls: bool) -> int:
         slot, time, arrival, fresh = block.columns
-        out, values, touched = state.adjacency.out, state.values.data, state.touched
+        out, touched = state.adjacency.out, state.touched
         if pulls:
-            return _touch_reached(slot, fresh, time, arrival, values, *out, touched)
-        return self.aggregator.replace(slot, fresh, time, arrival, values, out, state.sums.data, touched)
+            degree = state.adjacency.into.segments if self.layer.reads_destination else _NO_SEGMENTS
+            return _touch_reached(slot, fresh, time, arrival, state.values.data, *out, degree, touched)
+        return self.aggregator.replace(slot, fresh, time, arrival, state.arrays, out, touched, state.hits)
+
+    def _recompute_hits(self, state: EdgeState, pulled: bool) -> None:
+        """Destinations from which something could not be taken back, all at once."""
+        if not pulled:
+            hits = state.hits[1 : 1 + size(state.hits), VERTEX].astype(np.int32)
+            self.aggregator.recompute(hits, state.arrays, state.adjacency.into)
+            self.metrics["hits"] += len(hits)
+        clear(state.hits)
 
     def _pull(self, state: EdgeState, may_be_whole: bool) -> bool:
         """Recompute what was touched, or everything where that is nearly all; whether it was everything."""
@@ -175,10 +250,10 @@ class Edge(Operator[EdgeState]):
         reached = touched[1 : 1 + size(touched), VERTEX].astype(np.int32)
         destinations = np.flatnonzero(into.segments[:, LENGTH]).astype(np.int32)
         whole = may_be_whole and len(reached) >= WHOLE_SHARE * len(destinations)
-        self.aggregator.recompute(reached, state.values.data, into, state.sums.data, state.count.data)
+        self.aggregator.recompute(reached, state.arrays, into)
         if whole:
             rest = destinations[touched[destinations + 1, MARK] == 0]
-            self.aggregator.recompute(rest, state.values.data, into, state.sums.data, state.count.data)
+            self.aggregator.recompute(rest, state.arrays, into)
             _touch_silently(touched, rest)
         return whole
 
@@ -227,9 +302,12 @@ def _out_edges(slots: Ints32, segments: Ints32) -> int:
 @lean
 def _touch_reached(
     slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, segments: Ints32, pool: Ints32,
-    touched: Ints,
+    own: Ints32, touched: Ints,
 ) -> int:  # fmt: skip
-    """As an aggregator's `replace`, but leaves the sums to a recomputation."""
+    """As an aggregator's `replace`, but leaves the sums to a recomputation.
+
+    `own` are the in-segments where messages depend on their destination, else empty.
+    """
     messages = 0
     for i in range(len(slots)):
         u = slots[i]
@@ -243,6 +321,9 @@ def _touch_reached(
             messages += end - begin
             for j in range(begin, end):
                 touch(touched, pool[j, OTHER], time[i], arrival[i])
+            if len(own) and own[u, LENGTH]:
+                messages += own[u, LENGTH]
+                touch(touched, u, time[i], arrival[i])
     return messages
 
 

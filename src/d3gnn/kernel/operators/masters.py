@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from d3gnn.kernel.aggregators.base import MAX, MEAN
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import fill_initial
@@ -32,6 +33,8 @@ class Rows(NamedTuple):
 # Columns of a link, by which a replica gets a master's value. Links and partials are lists for each row; 0
 # ends a list, and what is named is one less.
 LINK_PART, LINK_SLOT, NEXT_LINK = range(3)
+#: The largest logit where there is none: any other is larger.
+NO_LOGIT = -1e30
 # Columns of a partial aggregate: the part that sent it, how many messages it joins.
 PARTIAL_PART, MESSAGES, NEXT_PARTIAL = range(3)
 
@@ -123,19 +126,19 @@ def settle(which: Ints32, slots: Ints32, slot: Ints32, unsent: Bytes) -> None:
 
 
 @compiled
-def start(which: Ints32, seeds: Hashes, seed: Hashes, value: Floats) -> None:
-    """Give new masters their initial value."""
+def start(which: Ints32, seeds: Hashes, width: int, seed: Hashes, value: Floats) -> None:
+    """Give new masters their initial value, in the first `width` numbers of their rows."""
     for i in range(len(which)):
         seed[which[i]] = seeds[i]
-        fill_initial(seeds[i], value[which[i]])
+        fill_initial(seeds[i], value[which[i], :width])
 
 
 @compiled
 def take_features(
-    which: Ints32, feature: Ints32, given: Floats, ends: Ints, seed: Hashes, value: Floats
+    which: Ints32, feature: Ints32, given: Floats, width: int, ends: Ints, seed: Hashes, value: Floats
 ) -> None:
     """Write features into their place in x(0), or the initial value where one was deleted, in order."""
-    initial = np.empty(value.shape[1], np.float32)
+    initial = np.empty(width, np.float32)
     for i in range(len(which)):
         row = which[i]
         if feature[i] >= 0:
@@ -246,11 +249,14 @@ def take_partials(
 
 @lean
 def join_partials(
-    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool,
+    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, codes: Ints,
     root: Floats, aggregate: Floats, total: Doubles,
 ) -> None:  # fmt: skip
-    """Root and aggregate of touched masters from number `begin` on; `total` is room for one sum."""
-    root_width, width = roots.shape[1], states.shape[1]
+    """Root and aggregate of touched masters from number `begin` on; `total` is room for one state.
+
+    `codes` say how what stands side by side in a state is joined.
+    """
+    root_width, width = roots.shape[1], states.shape[1] // len(codes)
     last = begin + len(root)
     for i in range(len(root)):
         fetch(first, touched[min(last, begin + i + 1 + 2 * AHEAD), VERTEX])
@@ -261,18 +267,71 @@ def join_partials(
         row = touched[begin + i + 1, VERTEX]
         for k in range(root_width):
             root[i, k] = roots[row, k]
-        for k in range(width):
+        for k in range(states.shape[1]):
             total[k] = 0.0
         count = 0
         at = first[row] - 1
         while at >= 0:
-            for k in range(width):
+            for s in range(len(codes)):
+                _join(codes[s], s * width, width, count == 0, states, at, total)
+            count += partials[at, MESSAGES]
+            at = partials[at, NEXT_PARTIAL] - 1
+        for s in range(len(codes)):
+            scale = 1.0 / count if codes[s] == MEAN and count > 0 else 1.0
+            for k in range(s * width, (s + 1) * width):
+                aggregate[i, k] = total[k] * scale
+
+
+@lean
+def _join(code: int, begin: int, width: int, is_first: bool, states: Floats, at: int, total: Doubles) -> None:
+    """Take one partial into what was joined of those before it."""
+    if code <= MEAN:
+        for k in range(begin, begin + width):
+            total[k] += states[at, k]
+    else:
+        for k in range(begin, begin + width):
+            better = states[at, k] > total[k] if code == MAX else states[at, k] < total[k]
+            if is_first or better:
+                total[k] = states[at, k]
+
+
+@lean
+def join_attention(
+    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, heads: int,
+    channels: int, root: Floats, aggregate: Floats, total: Doubles,
+) -> None:  # fmt: skip
+    """As `join_partials`, for the states of attention; those of edges become their mean."""
+    edges = heads * (2 + channels)
+    for i in range(len(root)):
+        row = touched[begin + i + 1, VERTEX]
+        for k in range(roots.shape[1]):
+            root[i, k] = roots[row, k]
+        for k in range(states.shape[1]):
+            total[k] = NO_LOGIT if k < heads else 0.0
+        count = 0
+        at = first[row] - 1
+        while at >= 0:
+            for h in range(heads):
+                _join_head(h, heads, channels, states, at, total)
+            for k in range(edges, states.shape[1]):
                 total[k] += states[at, k]
             count += partials[at, MESSAGES]
             at = partials[at, NEXT_PARTIAL] - 1
-        scale = 1.0 / count if divides and count > 0 else 1.0
-        for k in range(width):
-            aggregate[i, k] = total[k] * scale
+        for k in range(edges):
+            aggregate[i, k] = total[k]
+        for k in range(edges, states.shape[1]):
+            aggregate[i, k] = total[k] / max(1, count)
+
+
+@lean
+def _join_head(h: int, heads: int, channels: int, states: Floats, at: int, total: Doubles) -> None:
+    begin = 2 * heads + h * channels
+    largest = max(total[h], states[at, h])
+    before, more = np.exp(total[h] - largest), np.exp(states[at, h] - largest)
+    total[h] = largest
+    total[heads + h] = before * total[heads + h] + more * states[at, heads + h]
+    for c in range(begin, begin + channels):
+        total[c] = before * total[c] + more * states[at, c]
 
 
 @lean
@@ -307,13 +366,13 @@ def renew(
 
 @lean
 def renew_few(
-    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, divides: bool,
+    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, codes: Ints,
     root: Floats, aggregate: Floats, total: Doubles,
     left: Floats, right: Floats, bias: Floats, relu: bool, fresh: Floats,
     value: Floats, unsent: Bytes, rows: Ints32, values: Floats, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     """All that becomes of a few touched masters, in one call: `join_partials`, an affine update, `renew`."""
-    join_partials(0, touched, roots, first, partials, states, divides, root, aggregate, total)
+    join_partials(0, touched, roots, first, partials, states, codes, root, aggregate, total)
     for i in range(len(fresh)):
         for j in range(fresh.shape[1]):
             fresh[i, j] = bias[j]
@@ -327,6 +386,24 @@ def renew_few(
             if relu and fresh[i, j] < 0:
                 fresh[i, j] = 0
     return renew(0, 0, fresh, value, unsent, touched, rows, values, time, arrival)
+
+
+@lean
+def take_degrees(
+    touched: Ints, first: Ints32, partials: Ints32, states: Floats, codes: Ints, begin: int, value: Floats
+) -> None:
+    """Write the degrees of touched masters, joined of all parts, into their rows from column `begin` on."""
+    for i in range(touched[0, VERTEX]):
+        row = touched[i + 1, VERTEX]
+        for s in range(len(codes)):
+            total, is_first, at = 0.0, True, first[row] - 1
+            while at >= 0:
+                if codes[s] == MAX:
+                    total = states[at, s] if is_first else max(total, states[at, s])
+                else:
+                    total += states[at, s]
+                is_first, at = False, partials[at, NEXT_PARTIAL] - 1
+            value[row, begin + s] = total
 
 
 @lean

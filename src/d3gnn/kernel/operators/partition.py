@@ -25,6 +25,7 @@ from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
     ADDS,
     DROPS,
+    EDGE_VALUES,
     FEATURES,
     LEAVES,
     REMOVES,
@@ -36,7 +37,7 @@ from d3gnn.kernel.blocks import (
     key_columns,
 )
 from d3gnn.kernel.compiled import compiled, lean
-from d3gnn.kernel.edge_table import LOAD, NEXT_EDGE, NEXT_ROW, NEXT_SLOT, EdgeTable
+from d3gnn.kernel.edge_table import LOAD, NEXT_EDGE, NEXT_ROW, NEXT_SLOT, PART, SLOT, EdgeTable, U
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.operators import decide as d
 from d3gnn.kernel.partitioners import Partitioner, Placement, partitioner
@@ -59,6 +60,7 @@ _NO_VALUES = np.zeros(0, np.float32)
 # The space's counters: ids (3), edge keys (3), vertices and replicas, edge table (3), type of edge keys.
 _IDS, _KEYS, _GRAPH, _EDGES, _KEY_TYPE = 0, 3, 6, 8, 11
 _INT_KEYS, _STRING_KEYS = 1, 2
+_HERE = 2
 
 
 @dataclass(slots=True)
@@ -89,12 +91,20 @@ class Partitioned:
 
 
 class Partition:
-    """The one operator that sees every event, and the only one that knows ids."""
+    """The one operator that sees every event, and the only one that knows ids.
+
+    With `destinations`, vertices send values to where edges end as well as to where they begin.
+    """
 
     name = "partition"
 
     def __init__(
-        self, schema: GraphSchema, parts: int, which: str | Partitioner = "hdrf", space: Space | None = None
+        self,
+        schema: GraphSchema,
+        parts: int,
+        which: str | Partitioner = "hdrf",
+        space: Space | None = None,
+        destinations: bool = False,
     ) -> None:
         if parts < 1:
             raise ValueError(f"parts={parts}: at least 1, please")
@@ -127,10 +137,12 @@ class Partition:
             partitioner=self.partitioner.code,
             first_weight=self.partitioner.weights[0],
             second_weight=self.partitioner.weights[1],
+            destinations=destinations,
             edge_feature_ends=np.stack([ends[:-1], ends[1:]], 1).astype(np.int64),
         )
         self._rules = tuple(rules)
         self._score = np.zeros(parts, np.float64)
+        self._edge_widths = list(schema.edge_features.values())
         self._generation = -1
         self._reserve(1)
 
@@ -348,6 +360,8 @@ class Partition:
             _gather_adds(directed, *made, graph.live, vertices, replicas, time, arrival, ends, *columns)
             extents = graph.parts[NEXT_EDGE] if directed else 2 * graph.parts[NEXT_EDGE]
             self._send(blocks, ADDS, ends, columns, extents)
+        if n := counts[d.N_EDGE_FEATURE]:
+            self._edge_value_blocks(blocks, made, n, events, arrival)
         if n := counts[d.N_FEATURE]:
             vertex, event = lists[d.FEATURE_VERTEX, :n], lists[d.FEATURE_EVENT, :n]
             feature = events.feature[event].astype(np.int32)
@@ -375,6 +389,41 @@ class Partition:
                 extent = int(graph.parts[NEXT_ROW, target])
                 blocks.append(Block(VERTICES, 0, target, mine, extent, blob=blob))
             begin = end
+
+    def _edge_value_blocks(
+        self, blocks: list[Block], made: d.Decisions, n: int, events: d.Events, arrival: Ints
+    ) -> None:
+        """All features of each edge of which one was set; NaN for those that it lacks."""
+        lists, next_edge = made.lists, self._graph().parts[NEXT_EDGE]
+        record, event = lists[d.EDGE_FEATURE_RECORD, :n], lists[d.EDGE_FEATURE_EVENT, :n]
+        if self.schema.edges == "append":
+            add = -1 - record
+            part, slot = lists[d.ADD_PART, add], lists[d.ADD_SLOT, add]
+            values = self._appended_values(event, events)
+        else:
+            records = self._edges.views()
+            # The last event of each, of those that are still there.
+            record, last = np.unique(record[::-1], return_index=True)
+            event = event[::-1][last]
+            there = records.fields[record, U] >= 0
+            record, event = record[there], event[there]
+            part, slot = records.fields[record, PART], records.fields[record, SLOT]
+            known = np.repeat(records.value_known[record] == _HERE, self._edge_widths, axis=1)
+            values = np.where(known, records.value[record], np.float32(np.nan))
+        columns: tuple[Array, ...] = (slot, events.time[event], arrival[event], values)
+        if not self.schema.directed:
+            columns, part = _both_ways(columns), np.repeat(part, 2)
+            next_edge = 2 * next_edge
+        self._group(blocks, EDGE_VALUES, part, columns, next_edge)
+
+    def _appended_values(self, event: Ints32, events: d.Events) -> Floats:
+        values = np.full((len(event), sum(self._edge_widths)), np.nan, np.float32)
+        ends = np.cumsum([0, *self._edge_widths])
+        for row, (i, f) in enumerate(zip(event.tolist(), events.feature[event].tolist(), strict=True)):
+            values[row, ends[f] : ends[f + 1]] = events.values[
+                events.value_offsets[i] : events.value_offsets[i + 1]
+            ]
+        return values
 
     def _drop_blocks(
         self, blocks: list[Block], vertex: Ints32, event: Ints32, time: Ints, arrival: Ints,
@@ -444,7 +493,7 @@ class Partition:
 
 def _both_ways(columns: tuple[Array, ...]) -> tuple[Array, ...]:
     """Undirected edges as two directed ones, in slots (the first column) of their own."""
-    slot, *rest = (np.repeat(column, 2) for column in columns)
+    slot, *rest = (np.repeat(column, 2, axis=0) for column in columns)
     slot *= 2
     slot[1::2] += 1
     return (slot, *rest)

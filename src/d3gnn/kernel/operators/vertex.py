@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from d3gnn.events.schema import GraphSchema
-from d3gnn.kernel.aggregators import aggregator
+from d3gnn.kernel.aggregators import Aggregator, Attention, Degrees, aggregator_of
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
     DROPS,
@@ -32,12 +32,12 @@ from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
-from d3gnn.nn.layer import Layer
+from d3gnn.nn.layer import DEGREE_WIDTH, Layer
 from d3gnn.types import FLOAT32, Array, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
-_FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES)]
+_FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES, PARTIALS)]
 
 
 #: Where a layer's update finds roots and aggregates of so many rows, as arrays (with room for one sum) and
@@ -52,7 +52,8 @@ _MOST = 4096
 class Vertex(Operator[m.VertexState]):
     """Masters after layer `index`: `layer` made their values (None at Vertex 0), `following` takes them.
 
-    In its window, changed masters wait to be computed and sent.
+    In its window, changed masters wait to be computed and sent. With `degrees`, Vertex 0 takes the degrees
+    that Edge 0 counts into the rows of its values, behind the features.
     """
 
     def __init__(
@@ -64,19 +65,26 @@ class Vertex(Operator[m.VertexState]):
         following: Layer | None,
         spaces: Spaces,
         window: Window | None = None,
+        degrees: bool = False,
     ) -> None:
         super().__init__(spaces, window)
         self.name = f"vertex-{index}"
         self.parts, self.layer, self.following = parts, layer, following
-        self.width = layer.out_width if layer else schema.width
-        self._divides = layer is not None and aggregator(layer.aggregator).divides
+        self._aggregator: Aggregator | None = None
+        if layer is not None:
+            self._aggregator = aggregator_of(layer)
+        elif degrees:
+            self._aggregator = Degrees()
+        self._features = schema.width
+        self.width = layer.out_width if layer else schema.width + (DEGREE_WIDTH if degrees else 0)
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
         self._desks: dict[int, _Desk] = {}
 
     def open(self, space: Space, part: int) -> m.VertexState:
-        layer = self.layer
-        root, state = (layer.root_width, layer.message_width) if layer else (0, 0)
+        layer, aggregator = self.layer, self._aggregator
+        root = layer.root_width if layer else 0
+        state = aggregator.state_width(layer.message_width if layer else 1) if aggregator else 0
         return m.VertexState(space, self.width, root, state, self.open_window(space))
 
     def pending(self, part: int) -> Pending | None:
@@ -94,7 +102,11 @@ class Vertex(Operator[m.VertexState]):
         drops, sources = joined(found[DROPS]), joined(found[SOURCES])
         if self.layer is None:
             self._take_features(state, joined(found[VERTICES]), joined(found[FEATURES]))
+            self._take_values(state, [], found[PARTIALS])
             self._wait(state, moment, drops)
+            if self._aggregator is not None:
+                degrees = (state.touched, *state.partials, self._aggregator.codes)
+                m.take_degrees(*degrees, self._features, state.rows.value)
             changed = m.room_for(size(state.touched), self.width)
             m.hand_over(state.touched, state.rows.value, state.rows.unsent, *changed)
         else:
@@ -133,11 +145,13 @@ class Vertex(Operator[m.VertexState]):
         """x(0): the initial value of new vertices, then features over it."""
         if vertices:
             row, _, seeds, time, arrival = vertices.columns[:5]
-            m.start(row, seeds, state.rows.seed, state.rows.value)
+            m.start(row, seeds, self._features, state.rows.seed, state.rows.value)
             touch_all(state.touched, row, time, arrival)
         if features:
             row, feature, time, arrival, value = features.columns
-            m.take_features(row, feature, value, self._feature_ends, state.rows.seed, state.rows.value)
+            m.take_features(
+                row, feature, value, self._features, self._feature_ends, state.rows.seed, state.rows.value
+            )
             touch_all(state.touched, row, time, arrival)
 
     def _take_values(self, state: m.VertexState, roots: list[Block], partials: list[Block]) -> None:
@@ -171,8 +185,9 @@ class Vertex(Operator[m.VertexState]):
             (root, aggregate, total), _, fresh = self._desk(n, layer)
             first, partials, states = state.partials
             left, right, bias, relu = layer.affine
+            assert self._aggregator is not None
             kept = m.renew_few(
-                touched, rows.root, first, partials, states, self._divides, root, aggregate, total,
+                touched, rows.root, first, partials, states, self._aggregator.codes, root, aggregate, total,
                 left, right, bias, relu, fresh, rows.value, rows.unsent, *changed,
             )  # fmt: skip
         else:
@@ -188,17 +203,26 @@ class Vertex(Operator[m.VertexState]):
         n, kept = size(touched), 0
         for begin in range(0, n, _MOST):
             arrays, tensors, _ = self._desk(min(_MOST, n - begin), layer)
-            m.join_partials(begin, touched, rows.root, *state.partials, self._divides, *arrays)
+            self._join(state, begin, arrays)
             fresh = layer.update(*tensors).numpy()
             kept = m.renew(begin, kept, fresh, rows.value, rows.unsent, touched, *changed)
         return kept
+
+    def _join(self, state: m.VertexState, begin: int, arrays: tuple[Floats, Floats, Doubles]) -> None:
+        touched, roots, aggregator = state.touched, state.rows.root, self._aggregator
+        assert aggregator is not None
+        if isinstance(aggregator, Attention):
+            heads, channels = aggregator.spec.heads, aggregator.spec.channels
+            m.join_attention(begin, touched, roots, *state.partials, heads, channels, *arrays)
+        else:
+            m.join_partials(begin, touched, roots, *state.partials, aggregator.codes, *arrays)
 
     def _desk(self, rows: int, layer: Layer) -> _Desk:
         desk = self._desks.get(rows)
         if desk is None:
             root = np.empty((rows, layer.root_width), FLOAT32)
-            aggregate = np.empty((rows, layer.message_width), FLOAT32)
-            total = np.empty(layer.message_width)
+            aggregate = np.empty((rows, layer.aggregate_width), FLOAT32)
+            total = np.empty(layer.aggregate_width)
             fresh = np.empty((rows if rows <= _SMALL else 0, layer.out_width), FLOAT32)
             desk = (root, aggregate, total), (torch.from_numpy(root), torch.from_numpy(aggregate)), fresh
             if rows <= _SMALL or rows == _MOST:

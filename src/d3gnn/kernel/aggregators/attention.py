@@ -1,0 +1,262 @@
+r"""Softmax attention: messages are joined by weights that depend on source, destination and edge.
+
+.. math:: a_v = \sum_u \frac{e^{l_{uv}}}{\sum_w e^{l_{wv}}} x_u
+
+State of a destination, for each head: the largest logit m, the sum of e^(l - m), the sum of e^(l - m) x, and
+the sum of its edges' values. A message is taken in and taken back like one of a sum, as long as it does not
+hold the largest logit; a destination that loses that, or changes itself, is recomputed. The message with the
+largest logit counts 1 in the sum, so that what was taken back leaves no trace.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
+from d3gnn.kernel.aggregators.base import ATTENTION, Aggregator, Arrays, Carried
+from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.prefetch import AHEAD, fetch_row
+from d3gnn.kernel.touched import MARK, touch
+from d3gnn.nn.layer import AttentionSpec
+from d3gnn.types import Doubles, Floats, Ints, Ints32
+
+
+class Attention(Aggregator):
+    """Softmax attention over several heads, as a layer's `AttentionSpec` says.
+
+    A row of values holds what a source is joined by, head after head, and then the terms of logits. Without
+    `scores` these are numbers for each head, first that of a source, then that of a destination. With them,
+    a logit is the product of `scores` with all of what a source and what a destination sends, added up.
+    """
+
+    name = "attention"
+    code = ATTENTION
+    invertible = False
+
+    def __init__(self, spec: AttentionSpec | None = None, edge_width: int = 0) -> None:
+        super().__init__()
+        self.spec, self.edge_width = spec or AttentionSpec(1, 1), edge_width
+        scores = self.spec.scores
+        self._scores = np.zeros((0, 0), np.float32) if scores is None else scores
+        self._logits = (self.spec.heads, self.spec.channels, float(self.spec.slope), self._scores)
+
+    def state_width(self, message_width: int) -> int:
+        return self.spec.heads * (2 + self.spec.channels) + self.edge_width
+
+    def aggregate_width(self, message_width: int) -> int:
+        return self.state_width(message_width)
+
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+        heads, channels, slope, scores = self._logits
+        _add(*edges, *arrays, touched, heads, channels, slope, scores)
+
+    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+        heads, channels, slope, scores = self._logits
+        _retract(*edges, *arrays, touched, hits, heads, channels, slope, scores)
+
+    def replace(
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
+        touched: Ints, hits: Ints,
+    ) -> int:  # fmt: skip
+        segments, pool = out
+        heads, channels, slope, scores = self._logits
+        return _replace(
+            sources,
+            fresh,
+            time,
+            arrival,
+            segments,
+            pool,
+            *arrays,
+            touched,
+            hits,
+            heads,
+            channels,
+            slope,
+            scores,
+        )
+
+    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+        segments, pool = into
+        heads, channels, slope, scores = self._logits
+        _recompute(destinations, segments, pool, *arrays, heads, channels, slope, scores)
+
+
+@lean
+def _leaky(x: float, slope: float) -> float:
+    return x if x > 0 else slope * x
+
+
+@lean
+def _logit(
+    sources: Floats, u: int, values: Floats, v: int, edge_values: Floats, slot: int, h: int,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> float:  # fmt: skip
+    """Of head h on the edge from row u of `sources` to v."""
+    joined = heads * channels
+    if not len(scores):
+        plain = np.float64(sources[u, joined + h]) + np.float64(values[v, joined + heads + h])
+        if edge_values.shape[1]:
+            plain += edge_values[slot, h]
+        return _leaky(plain, slope)
+    total = 0.0
+    for c in range(h * channels, (h + 1) * channels):
+        term = np.float64(sources[u, c]) + np.float64(values[v, joined + c])
+        if edge_values.shape[1]:
+            term += edge_values[slot, c]
+        total += np.float64(scores[h, c - h * channels]) * _leaky(term, slope)
+    return total
+
+
+@lean
+def _take_in_head(
+    logit: float, first: bool, sources: Floats, u: int, v: int, state: Doubles, h: int, heads: int,
+    channels: int,
+) -> None:  # fmt: skip
+    begin = 2 * heads + h * channels
+    if first or logit > state[v, h]:
+        scale = 0.0 if first else np.exp(state[v, h] - logit)
+        state[v, heads + h] *= scale
+        for c in range(begin, begin + channels):
+            state[v, c] *= scale
+        state[v, h] = logit
+    share = np.exp(logit - state[v, h])
+    state[v, heads + h] += share
+    for c in range(channels):
+        state[v, begin + c] += share * sources[u, h * channels + c]
+
+
+@lean
+def _take_back_head(
+    logit: float, sources: Floats, u: int, v: int, state: Doubles, h: int, heads: int, channels: int
+) -> None:
+    begin = 2 * heads + h * channels
+    share = np.exp(logit - state[v, h])
+    state[v, heads + h] -= share
+    for c in range(channels):
+        state[v, begin + c] -= share * sources[u, h * channels + c]
+
+
+@lean
+def _add_edge_values(
+    sign: float, v: int, slot: int, edge_values: Floats, state: Doubles, heads: int, channels: int
+) -> None:
+    begin = heads * (2 + channels)
+    for k in range(edge_values.shape[1]):
+        state[v, begin + k] += sign * edge_values[slot, k]
+
+
+@lean
+def _take_in(
+    u: int, v: int, slot: int, first: bool, values: Floats, edge_values: Floats, state: Doubles,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> None:  # fmt: skip
+    for h in range(heads):
+        logit = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)
+        _take_in_head(logit, first, values, u, v, state, h, heads, channels)
+    _add_edge_values(1.0, v, slot, edge_values, state, heads, channels)
+
+
+@lean
+def _add(
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> None:  # fmt: skip
+    last = len(src) - 1
+    for i in range(len(src)):
+        fetch_row(values, src[min(last, i + AHEAD)])
+        fetch_row(state, dst[min(last, i + AHEAD)])
+        u, v = src[i], dst[i]
+        _take_in(u, v, slot[i], count[v] == 0, values, edge_values, state, heads, channels, slope, scores)
+        count[v] += 1
+        touch(touched, v, time[i], arrival[i])
+
+
+@lean
+def _retract(
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> None:  # fmt: skip
+    for i in range(len(src)):
+        u, v = src[i], dst[i]
+        count[v] -= 1
+        touch(touched, v, time[i], arrival[i])
+        if count[v] == 0:
+            for k in range(state.shape[1]):
+                state[v, k] = 0.0
+            continue
+        if hits[v + 1, MARK] != 0:
+            continue
+        for h in range(heads):
+            logit = _logit(values, u, values, v, edge_values, slot[i], h, heads, channels, slope, scores)
+            if logit >= state[v, h]:
+                touch(hits, v, 0, 0)
+                break
+            _take_back_head(logit, values, u, v, state, h, heads, channels)
+        _add_edge_values(-1.0, v, slot[i], edge_values, state, heads, channels)
+
+
+@lean
+def _replace(
+    sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> int:  # fmt: skip
+    width = values.shape[1]
+    # From here on a row says what a vertex is as a destination.
+    own = heads * channels if len(scores) else heads * channels + heads
+    messages = 0
+    for i in range(len(sources)):
+        u = sources[i]
+        as_source, as_destination = False, False
+        for k in range(own):
+            as_source |= fresh[i, k] != values[u, k]
+        for k in range(own, width):
+            as_destination |= fresh[i, k] != values[u, k]
+        if as_destination and count[u] > 0:
+            messages += count[u]
+            touch(touched, u, time[i], arrival[i])
+            touch(hits, u, 0, 0)
+        if as_source:
+            begin = segments[u, BEGIN]
+            end = begin + segments[u, LENGTH]
+            messages += end - begin
+            for j in range(begin, end):
+                fetch_row(state, pool[min(end - 1, j + AHEAD), OTHER])
+                v, slot = pool[j, OTHER], pool[j, EDGE]
+                touch(touched, v, time[i], arrival[i])
+                if hits[v + 1, MARK] != 0:
+                    continue
+                for h in range(heads):
+                    old = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)
+                    new = _logit(fresh, i, values, v, edge_values, slot, h, heads, channels, slope, scores)
+                    if old >= state[v, h] and new < old:
+                        touch(hits, v, 0, 0)
+                        break
+                    _take_back_head(old, values, u, v, state, h, heads, channels)
+                    _take_in_head(new, False, fresh, i, v, state, h, heads, channels)
+        for k in range(width):
+            values[u, k] = fresh[i, k]
+    return messages
+
+
+@lean
+def _recompute(
+    destinations: Ints32, segments: Ints32, pool: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32,
+    heads: int, channels: int, slope: float, scores: Floats,
+) -> None:  # fmt: skip
+    for v in destinations:
+        begin = segments[v, BEGIN]
+        end = begin + segments[v, LENGTH]
+        for k in range(state.shape[1]):
+            state[v, k] = 0.0
+        for j in range(begin, end):
+            fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
+            _take_in(
+                pool[j, OTHER], v, pool[j, EDGE], j == begin, values, edge_values, state,
+                heads, channels, slope, scores,
+            )  # fmt: skip
+        count[v] = end - begin

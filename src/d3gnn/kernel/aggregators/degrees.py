@@ -1,0 +1,98 @@
+"""Degrees: how much comes in at a vertex, for layers that normalise by it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
+from d3gnn.kernel.aggregators.base import MAX, SUM, Aggregator, Arrays, Carried
+from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.touched import touch
+from d3gnn.types import Doubles, Floats, Ints, Ints32
+
+
+class Degrees(Aggregator):
+    """The weights of a vertex's in-edges and of its loops, summed; its heaviest loop; how many loops it has.
+
+    Sources send nothing: an edge is its own message.
+    """
+
+    name = "degrees"
+    code = SUM
+    invertible = False
+
+    def __init__(self) -> None:
+        self.codes = np.array([SUM, SUM, MAX, SUM], np.int64)
+
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+        _, edge_values, state, count = arrays
+        _add(*edges, edge_values, state, count, touched)
+
+    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+        _, edge_values, state, count = arrays
+        _retract(*edges, edge_values, state, count, touched, hits)
+
+    def replace(
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
+        touched: Ints, hits: Ints,
+    ) -> int:  # fmt: skip
+        return 0
+
+    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+        _, edge_values, state, count = arrays
+        _recompute(destinations, *into, edge_values, state, count)
+
+
+@lean
+def _take_in(u: int, v: int, slot: int, sign: float, edge_values: Floats, state: Doubles) -> None:
+    weight = np.float64(edge_values[slot, 0]) if edge_values.shape[1] else 1.0
+    if u != v:
+        state[v, 0] += sign * weight
+        return
+    state[v, 1] += sign * weight
+    state[v, 3] += sign
+    if sign > 0 and weight > state[v, 2]:
+        state[v, 2] = weight
+
+
+@lean
+def _add(
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+) -> None:  # fmt: skip
+    for i in range(len(src)):
+        _take_in(src[i], dst[i], slot[i], 1.0, edge_values, state)
+        count[dst[i]] += 1
+        touch(touched, dst[i], time[i], arrival[i])
+
+
+@lean
+def _retract(
+    src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
+    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+) -> None:  # fmt: skip
+    for i in range(len(src)):
+        u, v = src[i], dst[i]
+        count[v] -= 1
+        touch(touched, v, time[i], arrival[i])
+        if count[v] == 0:
+            for k in range(state.shape[1]):
+                state[v, k] = 0.0
+            continue
+        _take_in(u, v, slot[i], -1.0, edge_values, state)
+        if u == v:
+            touch(hits, v, 0, 0)  # perhaps it was the heaviest
+
+
+@lean
+def _recompute(
+    destinations: Ints32, segments: Ints32, pool: Ints32, edge_values: Floats, state: Doubles, count: Ints32
+) -> None:
+    for v in destinations:
+        begin = segments[v, BEGIN]
+        end = begin + segments[v, LENGTH]
+        for k in range(state.shape[1]):
+            state[v, k] = 0.0
+        for j in range(begin, end):
+            _take_in(pool[j, OTHER], v, pool[j, EDGE], 1.0, edge_values, state)
+        count[v] = end - begin
