@@ -7,8 +7,7 @@ import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,12 +22,13 @@ from torch import Tensor, nn
 
 import d3gnn.nn
 from d3gnn import GraphSchema, LocalEngine
-from d3gnn.events import EdgeMode, Event, EventBatch
+from d3gnn.events import EdgeMode
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.reference import Oracle, relative_error
 from d3gnn.nn import GAT, GIN, GNN, SAGE, Layer, Stage, from_pyg
 from d3gnn.nn.layer import DEGREE_WIDTH, Affine, make_layer
 from d3gnn.testing import Witness, event_batches, random_batches
+from d3gnn.testing.streams import positive
 
 WIDTHS = [(3, 5), (5, 3), (1, 1)]
 #: What a constructor's parameter may be tried with, by its name; others keep their defaults.
@@ -361,12 +361,6 @@ def schema_of(case: Case, edges: EdgeMode, directed: bool) -> GraphSchema:
 def trained(case: Case) -> nn.Module:
     torch.manual_seed(3)
     return case.make().eval()
-
-
-def positive(events: EventBatch | Iterable[Event]) -> EventBatch:
-    """With values above 0, of which degrees can be made."""
-    batch = EventBatch.of(events)
-    return batch if batch.values is None else replace(batch, values=np.abs(batch.values) + np.float32(0.25))
 
 
 @pytest.mark.parametrize("case", ALL)

@@ -19,7 +19,9 @@ def test_they_are_found_by_name() -> None:
 
 
 def test_unknown_ones_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"no aggregator 'median'; known are attention, degrees, max, mean, min, sum"):
+    with pytest.raises(
+        ValueError, match=r"no aggregator 'median'; known are attention, degrees, max, mean, min, sum"
+    ):
         aggregator("median")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, TypeVar
 
@@ -215,6 +216,12 @@ _BAD: list[_MakeBad] = [
     _wrong_width,
     _not_finite,
 ]
+
+
+def positive(events: EventBatch | Iterable[Event]) -> EventBatch:
+    """The same events with values above 0, of which degrees can be made."""
+    batch = EventBatch.of(events)
+    return batch if batch.values is None else replace(batch, values=np.abs(batch.values) + np.float32(0.25))
 
 
 def random_batches(

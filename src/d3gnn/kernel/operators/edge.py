@@ -77,6 +77,7 @@ class EdgeState:
         self.master = space.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
         self._windowed = [] if pending is None else [pending.rows]
         self.touched, self.hits = make_touched(0), make_touched(0)
+        self._generation = -1
         self.reserve(1, 1)
         for array in self._windowed:  # which may be younger than the others
             array.reserve(len(self.master.data))
@@ -98,7 +99,10 @@ class EdgeState:
     @property
     def arrays(self) -> Arrays:
         """As aggregators see it."""
-        return Arrays(self.values.data, self.edge_values.data, self.sums.data, self.count.data)
+        if self._generation != self.space.generation:
+            self._arrays = Arrays(self.values.data, self.edge_values.data, self.sums.data, self.count.data)
+            self._generation = self.space.generation
+        return self._arrays
 
 
 class Edge(Operator[EdgeState]):
@@ -112,6 +116,7 @@ class Edge(Operator[EdgeState]):
         self.parts, self.layer, self.sends_value = parts, layer, layer.sends_value
         self.aggregator = aggregator_of(layer)
         self.width = self.aggregator.state_width(layer.message_width)
+        self._edge_width, self._skips_loops = layer.edge_width, layer.skips_loops
         # What operators behind this one have to know, and this one does not: it passes that on.
         self._passes_on = FEATURES if index == 0 else ROOTS
 
@@ -131,10 +136,11 @@ class Edge(Operator[EdgeState]):
         removes, leaves = joined(found[REMOVES]), joined(found[LEAVES])
         replicas, adds = joined(found[REPLICAS]), joined(found[ADDS])
         values = found[VALUES]
-        edge_values = joined(found[EDGE_VALUES]) if self.layer.edge_width else None
-        if replicas or adds or edge_values:
-            edges = max(block.extent if block else 0 for block in (adds, edge_values))
-            state.reserve(replicas.extent if replicas else 0, edges)
+        edge_values = joined(found[EDGE_VALUES]) if self._edge_width else None
+        if replicas or adds:
+            state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
+        if edge_values:
+            state.reserve(0, edge_values.extent)
         if replicas:
             slot, master_part, master_row = replicas.columns
             _settle(slot, master_part, master_row, state.master.data)
@@ -149,7 +155,7 @@ class Edge(Operator[EdgeState]):
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
         if removed is not None:
             self._retract(state, removed, leaves)
-        if self.layer.edge_width:
+        if self._edge_width:
             messages += self._take_edge_values(state, adds, edge_values)
         # ... (c) the edges that stay carry the new values, (d) new edges carry new values.
         for block in values:
@@ -223,7 +229,7 @@ class Edge(Operator[EdgeState]):
 
     def _add(self, state: EdgeState, adds: Block) -> None:
         slots, src, dst, time, arrival = adds.columns
-        if self.layer.skips_loops and (loops := src == dst).any():
+        if self._skips_loops and (loops := src == dst).any():
             slots, src, dst, time, arrival = (column[~loops] for column in adds.columns)
         state.adjacency.add(slots, src, dst)
         self.aggregator.add(Carried(src, dst, slots, time, arrival), state.arrays, state.touched)
