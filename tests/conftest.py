@@ -13,12 +13,25 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
 
 # "ci" gives the same examples every time; "dev" looks for new ones.
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None, max_examples=500)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+#: Tests that start processes come last: code is then compiled already, and they need not all do it at once.
+_LAST = ("bench", "cli", "spark", "faults")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> int:
+        folder = item.path.parent.name
+        return 1 + _LAST.index(folder) if folder in _LAST and TESTS in item.path.parents else 0
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
+from d3gnn.kernel.operators import check_epsilon
 from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
 from d3gnn.nn.model import GNN
 from d3gnn.spark.control import Kind, command
@@ -50,6 +51,9 @@ class StreamingGNN:
     clock:
         What windows tell the time by: when a `batch` is taken in, or the newest `event` time so far, in
         microseconds. The latter stands still when no events come.
+    epsilon:
+        Changes of a vertex's value by no more than this, in any of its numbers since it was sent, do not
+        travel on: cheaper, and no longer exact. See docs/layers.md.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class StreamingGNN:
         on_dead_letter: str = "keep",
         window: Windows = None,
         clock: Clock = "batch",
+        epsilon: float = 0.0,
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
@@ -77,7 +82,7 @@ class StreamingGNN:
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
         self.reduce, self.forward = pair_of(window)
-        self.clock = check_clock(clock)
+        self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
         """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
@@ -186,6 +191,7 @@ class StreamingGNN:
             reduce=self.reduce,
             forward=self.forward,
             clock=self.clock,
+            epsilon=self.epsilon,
         )
 
     def _arrays(self, store: str) -> str:

@@ -101,7 +101,7 @@ def test_partitioner(which: str) -> None:
         ({"batch": 0}, "batch=0"),
         ({"engine": "abacus"}, "choose one of local"),
         ({"partitioner": "dice"}, "choose one of hdrf, random"),
-        ({"aggregator": "max"}, "choose one of sum, mean"),
+        ({"aggregator": "median"}, "choose of sum, mean"),
     ],
 )
 def test_settings_check_themselves(arguments: dict[str, Any], message: str) -> None:

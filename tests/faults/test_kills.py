@@ -51,28 +51,29 @@ def start_driver(folder: Path, moment: str = "") -> subprocess.Popen[bytes]:
 def test_a_worker_is_killed_in_each_operator(tmp_path: Path, moment: str) -> None:
     witness = write_stream(tmp_path)
     (tmp_path / "kills").mkdir()
-    for batch, name in enumerate(OPERATORS, start=1):
+    # After the version is stamped it is the same code for all: one of each kind will do.
+    operators = OPERATORS if moment == "during" else ["partition", "edge-1", "vertex-2"]
+    for batch, name in enumerate(operators, start=1):
         (tmp_path / "kills" / f"{name}.{batch}").touch()
     driver = start_driver(tmp_path, moment)
     assert driver.wait(240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
     assert not list((tmp_path / "kills").iterdir()), "every kill has happened"
-    assert int((tmp_path / "restarts").read_text()) >= len(OPERATORS)
+    assert int((tmp_path / "restarts").read_text()) >= len(operators)
     witness.check(tmp_path / "out", tmp_path / "store")
 
 
 def test_the_driver_is_killed_in_the_middle_of_batches(tmp_path: Path) -> None:
     witness = write_stream(tmp_path)
     log = tmp_path / "store" / "log"
-    for wanted in (2, 5):
-        driver = start_driver(tmp_path)
-        deadline = time.monotonic() + 120
-        # Right after Partition has committed a batch, the other operators are in the middle of it.
-        while not log.exists() or len(list(log.glob("*.parquet"))) < wanted:
-            assert time.monotonic() < deadline, (tmp_path / "driver.log").read_text()[-3000:]
-            assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
-            time.sleep(0.005)
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
+    driver = start_driver(tmp_path)
+    deadline = time.monotonic() + 120
+    # Right after Partition has committed a batch, the other operators are in the middle of it.
+    while not log.exists() or len(list(log.glob("*.parquet"))) < 3:
+        assert time.monotonic() < deadline, (tmp_path / "driver.log").read_text()[-3000:]
+        assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3000:]
+        time.sleep(0.005)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait()
     driver = start_driver(tmp_path)
     assert driver.wait(240) == 0, (tmp_path / "driver.log").read_text()[-3000:]
     witness.check(tmp_path / "out", tmp_path / "store")

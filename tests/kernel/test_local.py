@@ -8,6 +8,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given, settings
 
@@ -15,7 +16,7 @@ from d3gnn import GraphSchema, LocalEngine, events
 from d3gnn.events import Event
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.reference import relative_error
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn import SAGE, GraphSAGE
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
 IN_WIDTH = 3
@@ -115,3 +116,29 @@ def test_causes_travel_with_the_cascade() -> None:
     causes = {update.id: (update.time, update.arrival) for update in both}
     # 1 gets a new neighbour, 2 sees 1 change; 9 is new; 3 is out of reach.
     assert causes == {0: (15, 40), 1: (15, 40), 2: (15, 40), 9: (30, 200)}
+
+
+def test_small_changes_may_be_kept_from_travelling() -> None:
+    model, epsilon = GraphSAGE([4, 8, 8, 4], seed=3), 0.02
+    exact, rough = LocalEngine(model, 2), LocalEngine(model, 2, epsilon=epsilon)
+    schema = exact.schema
+    for batch in random_batches(schema, seed=7, n_batches=30, batch_size=40, n_vertices=60):
+        for engine in (exact, rough):
+            engine.apply(batch)
+    ids = exact.ids()
+    off = np.abs(rough.embeddings(ids) - exact.embeddings(ids)).max()
+    layers = [layer for layer in model.layers if isinstance(layer, SAGE)]
+    sums = [layer.lin_l.weight.abs().sum(1) + layer.lin_r.weight.abs().sum(1) for layer in layers]
+    c2, c3 = (each.max().item() for each in sums[1:])
+    assert 0 < off <= epsilon * (1 + c3 * (1 + c2)), "what docs/layers.md promises"
+    sent = [sum(edge.metrics["messages"] for edge in engine.edges) for engine in (exact, rough)]
+    assert sent[1] < sent[0] / 1.5
+    rough.refresh()
+    np.testing.assert_allclose(rough.embeddings(ids), exact.embeddings(ids), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="0, which is exact"):
+        LocalEngine(model, epsilon=-1)
+
+
+def test_an_engine_keeps_its_epsilon(tmp_path: Path) -> None:
+    LocalEngine(GraphSAGE([2, 2]), epsilon=0.5).save(tmp_path)
+    assert LocalEngine.load(tmp_path).epsilon == 0.5

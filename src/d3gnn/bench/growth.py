@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from d3gnn.bench.models import make_model
 from d3gnn.bench.result import BenchResult, Report, silent
 from d3gnn.bench.throughput import ThroughputSettings, messages
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
-from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.nn import GNN
 from d3gnn.sources import SyntheticStream
 from d3gnn.sources.synthetic import Shape, rebatch
 
@@ -199,7 +200,9 @@ def measure_growth(
     settings = settings or ThroughputSettings()
     check_sizes(stored, timed)
     torch.set_num_threads(settings.threads)
-    model = GraphSAGE([settings.width] * (settings.layers + 1), settings.aggregator, seed=settings.seed)
+    model = make_model(
+        settings.model, [settings.width] * (settings.layers + 1), settings.aggregator, settings.seed
+    )
     rounds = min(ROUNDS, timed)
     each = -(-timed // rounds)
     with ExitStack() as stack:

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from d3gnn.bench.models import make_model
 from d3gnn.bench.result import BenchResult, Report, silent
 from d3gnn.bench.spark import SparkPipeline, SparkRun, bench_session
 from d3gnn.bench.throughput import ThroughputSettings
 from d3gnn.bench.workload import Workload
-from d3gnn.nn import GraphSAGE
 from d3gnn.spark.metrics import by_part
 
 #: Batches that go first, until Java is warm.
@@ -57,7 +57,9 @@ def measure_stages(
 
     settings = settings or ThroughputSettings(batch=20_000, parts=2, engine="spark")
     width = workload.schema.width or settings.width
-    model = GraphSAGE([width] + [settings.width] * settings.layers, settings.aggregator, seed=settings.seed)
+    model = make_model(
+        settings.model, [width] + [settings.width] * settings.layers, settings.aggregator, settings.seed
+    )
     if workload.events < 3 * settings.batch:
         raise ValueError(
             f"{workload.events:,} events are too few for batches of {settings.batch:,}: at least 3, please"
@@ -82,8 +84,8 @@ def measure_stages(
     return StagesResult(
         settings={
             "workload": workload.name,
-            "model": repr(model),
             **asdict(settings),
+            "model": repr(model),
             "timed": len(progress),
         },
         engine="spark",

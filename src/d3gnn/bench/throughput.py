@@ -13,13 +13,14 @@ from typing import Protocol
 import numpy as np
 
 from d3gnn.bench.check import Engine, compare
+from d3gnn.bench.models import make_model
 from d3gnn.bench.result import BenchResult, Report, silent
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
 from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
 from d3gnn.kernel.partitioners import partitioners
-from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.nn import GNN
 
 ENGINES = ("local", "spark")
 SINKS = ("noop", "parquet")
@@ -29,7 +30,7 @@ _CHECK_BATCH = 50_000
 
 @dataclass(frozen=True)
 class ThroughputSettings:
-    """What runs the stream: a GraphSAGE model of `layers` layers, all `width` wide; checked when made."""
+    """What runs the stream: a model of `layers` layers of one kind, all `width` wide; checked when made."""
 
     batch: int = 2000
     parts: int = 1
@@ -37,11 +38,13 @@ class ThroughputSettings:
     partitioner: str = "hdrf"
     layers: int = 2
     width: int = 64
-    aggregator: str = "mean"
+    #: As is usual for the model, unless given.
+    aggregator: str | None = None
     threads: int = 1
     seed: int = 0
     #: Where Spark writes embeddings: nowhere, or into a table.
     sink: str = "noop"
+    model: str = "sage"
 
     def __post_init__(self) -> None:
         for name in ("batch", "parts", "layers", "width", "threads"):
@@ -54,8 +57,7 @@ class ThroughputSettings:
         known = [p.name for p in partitioners()]
         if self.partitioner not in known:
             raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
-        if self.aggregator not in ("sum", "mean"):
-            raise ValueError(f"aggregator={self.aggregator!r}: choose one of sum, mean")
+        make_model(self.model, [1, 1], self.aggregator)  # says what is wrong with it
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def measure_throughput(
     torch.set_num_threads(settings.threads)
     in_width = workload.schema.width or settings.width
     widths = [in_width] + [settings.width] * settings.layers
-    model = GraphSAGE(widths, settings.aggregator, seed=settings.seed)
+    model = make_model(settings.model, widths, settings.aggregator, settings.seed)
     engine: Measured
     with ExitStack() as stack:
         if settings.engine == "spark":
@@ -236,8 +238,8 @@ def _result(
             "workload": workload.name,
             "edges": workload.schema.edges,
             "directed": workload.schema.directed,
-            "model": repr(engine.model),
             **asdict(settings),
+            "model": repr(engine.model),
         },
         edges_per_second=round(edges / seconds, 1) if seconds else 0.0,
         batch_ms_p50=round(float(np.percentile(times, 50)) * 1e3, 4),

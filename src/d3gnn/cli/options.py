@@ -46,6 +46,19 @@ class AggregatorName(StrEnum):
 
     mean = "mean"
     sum = "sum"
+    max = "max"
+    min = "min"
+
+
+class ModelName(StrEnum):
+    """Models by the layers that they are made of."""
+
+    sage = "sage"
+    gcn = "gcn"
+    graphconv = "graphconv"
+    gin = "gin"
+    gat = "gat"
+    gatv2 = "gatv2"
 
 
 class EdgesMode(StrEnum):
@@ -69,8 +82,12 @@ Seed = Annotated[int, typer.Option(help="Another seed, another stream.", metavar
 Batch = Annotated[int, typer.Option(help="Events in a batch.", metavar="N")]
 Parts = Annotated[int, typer.Option(help="Logical parts that edges are spread over.", metavar="P")]
 Partitioner = Annotated[PartitionerName, typer.Option(help="How edges are spread over parts.")]
-Layers = Annotated[int, typer.Option(help="Layers of the GraphSAGE model.", metavar="N")]
+Layers = Annotated[int, typer.Option(help="Layers of the model.", metavar="N")]
 Width = Annotated[int, typer.Option(help="Width of each layer.", metavar="N")]
-Aggregator = Annotated[AggregatorName, typer.Option(help="How messages are joined.")]
+Aggregator = Annotated[
+    AggregatorName | None,
+    typer.Option(help="How messages are joined; else as is usual for the model.", show_default=False),
+]
+Model = Annotated[ModelName, typer.Option(help="What the model's layers are.")]
 Threads = Annotated[int, typer.Option(help="Threads for dense math.", metavar="N")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]

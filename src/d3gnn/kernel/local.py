@@ -30,7 +30,7 @@ from d3gnn.events import (
 from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
-from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex, make_operator, names_of
+from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex, check_epsilon, make_operator, names_of
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
@@ -105,6 +105,9 @@ class LocalEngine:
     clock:
         What windows tell the time by: when a `batch` is taken in, or the newest `event` time so far, in
         microseconds.
+    epsilon:
+        Changes of a vertex's value by no more than this, in any of its numbers since it was sent, do not
+        travel on: cheaper, and no longer exact. See docs/layers.md.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -127,12 +130,13 @@ class LocalEngine:
         folder: str | Path | None = None,
         window: Windows = None,
         clock: Clock = "batch",
+        epsilon: float = 0.0,
     ) -> None:
         self.model = model.eval()
         self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
         self.parts, self.folder = parts, folder
         self.epoch, self.batch = 1, 0
-        self.clock = check_clock(clock)
+        self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
         self._now, self._newest = 0, 0
         self.metrics: Counter[str] = Counter()
         #: Seconds of each part, in all operators behind Partition.
@@ -145,7 +149,10 @@ class LocalEngine:
         #: Of Edge operators and of Vertex operators.
         self.windows = pair_of(window)
         names = names_of(len(model.layers), model.degrees is not None)
-        chain = [make_operator(name, model, parts, self.schema, self._space, self.windows) for name in names]
+        chain = [
+            make_operator(name, model, parts, self.schema, self._space, self.windows, epsilon)
+            for name in names
+        ]
         self.vertices = [operator for operator in chain if isinstance(operator, Vertex)]
         #: Those of layers: not the one that counts degrees, where there is one.
         self.edges = [operator for operator in chain if isinstance(operator, Edge)][-len(model.layers) :]
@@ -249,6 +256,7 @@ class LocalEngine:
             "clock": self._now,
             "newest_event": self._newest,
             "window_clock": self.clock,
+            "epsilon": self.epsilon,
             "types": self.partition.types,
             "windows": [window and window.to_dict() for window in self.windows],
         }
@@ -275,6 +283,7 @@ class LocalEngine:
             arrays,
             (reduce and make_window(**reduce), forward and make_window(**forward)),
             settings.get("window_clock", "batch"),
+            settings.get("epsilon", 0.0),
         )
         engine.batch, engine._now = settings["batch"], settings["clock"]
         engine._newest = settings.get("newest_event", 0)

@@ -67,6 +67,8 @@ class Plan:
     forward: Window | None = None
     #: What they tell the time by.
     clock: Clock = "batch"
+    #: Changes of no more than this do not travel on.
+    epsilon: float = 0.0
 
     @property
     def windows(self) -> str:
@@ -146,7 +148,9 @@ class Runtime:
         if operator is None:
             plan = self.plan
             windows = plan.reduce, plan.forward
-            operator = make_operator(name, self.model, plan.parts, plan.schema, self.space, windows)
+            operator = make_operator(
+                name, self.model, plan.parts, plan.schema, self.space, windows, plan.epsilon
+            )
             self._operators[name] = operator
         return operator
 

@@ -14,6 +14,7 @@ Result = Mapping[str, Any]
 _TELLING = (
     "layers",
     "width",
+    "model",
     "aggregator",
     "parts",
     "partitioner",

@@ -22,11 +22,12 @@ from d3gnn.cli.bench.stream import (
 from d3gnn.cli.console import print_json, steps, user_mistakes
 from d3gnn.cli.options import (
     Aggregator,
-    AggregatorName,
     Batch,
     EngineName,
     Json,
     Layers,
+    Model,
+    ModelName,
     Partitioner,
     PartitionerName,
     Parts,
@@ -53,7 +54,8 @@ def throughput(
     partitioner: Partitioner = PartitionerName.hdrf,
     layers: Layers = 2,
     width: Width = 64,
-    aggregator: Aggregator = AggregatorName.mean,
+    model: Model = ModelName.sage,
+    aggregator: Aggregator = None,
     limit: Limit = None,
     edges_mode: Mode = None,
     undirected: Undirected = False,
@@ -78,7 +80,7 @@ def throughput(
 
       d3gnn bench throughput --synthetic 1000000 --parts 4 --batch 20000
 
-      d3gnn bench throughput --edges as-733-events.csv.gz --edges-mode simple --undirected
+      d3gnn bench throughput --edges as-733-events.csv.gz --edges-mode simple --undirected --model gat
 
       d3gnn bench throughput --edges edges.csv.gz --engine spark --parts 2 --batch 20000
     """
@@ -92,10 +94,11 @@ def throughput(
             partitioner.value,
             layers,
             width,
-            aggregator.value,
+            aggregator and aggregator.value,
             threads,
             seed,
             sink.value,
+            model.value,
         )
         workload = stream_of(
             edges,

@@ -24,6 +24,13 @@ def names_of(layers: int, degrees: bool) -> list[str]:
     return names if degrees else names[1:]
 
 
+def check_epsilon(epsilon: float) -> float:
+    """Refuse what is no bound."""
+    if not 0 <= epsilon < float("inf"):
+        raise ValueError(f"epsilon={epsilon}: 0, which is exact, or a small number above it")
+    return epsilon
+
+
 def make_operator(
     name: str,
     model: GNN,
@@ -31,6 +38,7 @@ def make_operator(
     schema: GraphSchema,
     spaces: Spaces,
     windows: tuple[Window | None, Window | None],
+    epsilon: float = 0.0,
 ) -> Operator[Any]:
     """One of them, by name; `windows` are those of Edge and of Vertex operators."""
     kind, number = name.split("-")
@@ -38,7 +46,9 @@ def make_operator(
     if kind == "vertex":
         layers: list[Layer | None] = [None, *model.layers, None]
         degrees = index == 0 and model.degrees is not None
-        return Vertex(index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees)
+        return Vertex(
+            index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees, epsilon
+        )
     if index > 0:
         return Edge(index, parts, model.layers[index - 1], spaces, reduce)
     assert model.degrees is not None

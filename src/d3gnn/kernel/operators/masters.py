@@ -336,12 +336,13 @@ def _join_head(h: int, heads: int, channels: int, states: Floats, at: int, total
 
 @lean
 def renew(
-    begin: int, kept: int, fresh: Floats, value: Floats, unsent: Bytes, touched: Ints,
+    begin: int, kept: int, fresh: Floats, epsilon: float, value: Floats, unsent: Bytes, touched: Ints,
     rows: Ints32, values: Floats, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     """Store new values of the touched rows from number `begin` on. Those that changed, or were never sent,
     go into the columns, behind the `kept` ones that are there.
 
+    A value of which no number has changed by more than `epsilon` since it was sent stays as it was sent.
     How many are then there. After the last rows the set is empty.
     """
     width = value.shape[1]
@@ -350,12 +351,17 @@ def renew(
         fetch_row(value, touched[min(last, i + 1 + AHEAD), VERTEX])
         row = touched[i + 1, VERTEX]
         changed = unsent[row] == 1
-        for k in range(width):
-            changed |= fresh[i - begin, k] != value[row, k]
-            value[row, k] = fresh[i - begin, k]
-            values[kept, k] = fresh[i - begin, k]
+        if epsilon > 0:
+            for k in range(width):
+                changed |= not abs(fresh[i - begin, k] - value[row, k]) <= epsilon
+        else:
+            for k in range(width):
+                changed |= fresh[i - begin, k] != value[row, k]
         touched[row + 1, MARK] = 0
         if changed:
+            for k in range(width):
+                value[row, k] = fresh[i - begin, k]
+                values[kept, k] = fresh[i - begin, k]
             rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
             unsent[row] = 0
             kept += 1
@@ -368,7 +374,7 @@ def renew(
 def renew_few(
     touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, codes: Ints,
     root: Floats, aggregate: Floats, total: Doubles,
-    left: Floats, right: Floats, bias: Floats, relu: bool, fresh: Floats,
+    left: Floats, right: Floats, bias: Floats, relu: bool, fresh: Floats, epsilon: float,
     value: Floats, unsent: Bytes, rows: Ints32, values: Floats, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     """All that becomes of a few touched masters, in one call: `join_partials`, an affine update, `renew`."""
@@ -385,7 +391,7 @@ def renew_few(
         for j in range(fresh.shape[1]):
             if relu and fresh[i, j] < 0:
                 fresh[i, j] = 0
-    return renew(0, 0, fresh, value, unsent, touched, rows, values, time, arrival)
+    return renew(0, 0, fresh, epsilon, value, unsent, touched, rows, values, time, arrival)
 
 
 @lean

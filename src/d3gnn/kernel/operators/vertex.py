@@ -52,7 +52,8 @@ _MOST = 4096
 class Vertex(Operator[m.VertexState]):
     """Masters after layer `index`: `layer` made their values (None at Vertex 0), `following` takes them.
 
-    In its window, changed masters wait to be computed and sent. With `degrees`, Vertex 0 takes the degrees
+    In its window, changed masters wait to be computed and sent. Changes of no more than `epsilon` since a
+    value was sent do not travel on. With `degrees`, Vertex 0 takes the degrees
     that Edge 0 counts into the rows of its values, behind the features.
     """
 
@@ -66,6 +67,7 @@ class Vertex(Operator[m.VertexState]):
         spaces: Spaces,
         window: Window | None = None,
         degrees: bool = False,
+        epsilon: float = 0.0,
     ) -> None:
         super().__init__(spaces, window)
         self.name = f"vertex-{index}"
@@ -75,7 +77,7 @@ class Vertex(Operator[m.VertexState]):
             self._aggregator = aggregator_of(layer)
         elif degrees:
             self._aggregator = Degrees()
-        self._features = schema.width
+        self._features, self.epsilon = schema.width, epsilon
         self.width = layer.out_width if layer else schema.width + (DEGREE_WIDTH if degrees else 0)
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
@@ -188,7 +190,7 @@ class Vertex(Operator[m.VertexState]):
             assert self._aggregator is not None
             kept = m.renew_few(
                 touched, rows.root, first, partials, states, self._aggregator.codes, root, aggregate, total,
-                left, right, bias, relu, fresh, rows.value, rows.unsent, *changed,
+                left, right, bias, relu, fresh, self.epsilon, rows.value, rows.unsent, *changed,
             )  # fmt: skip
         else:
             kept = self._renew_many(state, layer, changed)
@@ -205,7 +207,7 @@ class Vertex(Operator[m.VertexState]):
             arrays, tensors, _ = self._desk(min(_MOST, n - begin), layer)
             self._join(state, begin, arrays)
             fresh = layer.update(*tensors).numpy()
-            kept = m.renew(begin, kept, fresh, rows.value, rows.unsent, touched, *changed)
+            kept = m.renew(begin, kept, fresh, self.epsilon, rows.value, rows.unsent, touched, *changed)
         return kept
 
     def _join(self, state: m.VertexState, begin: int, arrays: tuple[Floats, Floats, Doubles]) -> None:
