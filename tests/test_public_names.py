@@ -11,8 +11,8 @@ import d3gnn
 
 PUBLIC = {
     "d3gnn": [
-        "HDRF", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges", "latency",
-        "latest", "metrics", "nn", "session", "windows",
+        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges",
+        "latency", "latest", "metrics", "nn", "session", "windows",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
@@ -22,6 +22,7 @@ PUBLIC = {
     ],
     "d3gnn.nn": [
         "GAT", "GATv2", "GCN", "GIN", "GNN", "GraphConv", "SAGE", "Stage", "GraphSAGE", "Layer", "CannotTake",
+        "Classifier", "Head", "Regressor",
         "from_pyg",
     ],
     "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from d3gnn import events, nn, windows
     from d3gnn.events import GraphSchema
+    from d3gnn.kernel.alerts import Alerts
     from d3gnn.kernel.local import LocalEngine
     from d3gnn.kernel.partitioners import HDRF, Random
     from d3gnn.pipeline import StreamingGNN
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HDRF",
+    "Alerts",
     "GraphSchema",
     "LocalEngine",
     "Random",
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 # Imported when first used: torch and numba take seconds, which `d3gnn --help` need not wait for.
 _HOMES = {
     "HDRF": "d3gnn.kernel.partitioners",
+    "Alerts": "d3gnn.kernel.alerts",
     "GraphSchema": "d3gnn.events",
     "LocalEngine": "d3gnn.kernel.local",
     "Random": "d3gnn.kernel.partitioners",

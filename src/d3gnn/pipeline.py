@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
-from d3gnn.kernel.operators import check_epsilon
+from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.operators import check_alerts, check_epsilon
 from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
 from d3gnn.nn.model import GNN
 from d3gnn.spark.control import Kind, command
@@ -54,6 +55,8 @@ class StreamingGNN:
     epsilon:
         Changes of a vertex's value by no more than this, in any of its numbers since it was sent, do not
         travel on: cheaper, and no longer exact. See docs/layers.md.
+    alerts:
+        Of what the model's head says, what comes out; everything unless given.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class StreamingGNN:
         window: Windows = None,
         clock: Clock = "batch",
         epsilon: float = 0.0,
+        alerts: Alerts | None = None,
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
@@ -83,6 +87,7 @@ class StreamingGNN:
         self.on_dead_letter = on_dead_letter
         self.reduce, self.forward = pair_of(window)
         self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
+        self.alerts = check_alerts(alerts, model)
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
         """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
@@ -192,6 +197,8 @@ class StreamingGNN:
             forward=self.forward,
             clock=self.clock,
             epsilon=self.epsilon,
+            says=self.model.head is not None,
+            alerts=self.alerts,
         )
 
     def _arrays(self, store: str) -> str:

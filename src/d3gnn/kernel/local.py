@@ -27,10 +27,20 @@ from d3gnn.events import (
     concat_keys,
     keys_of,
 )
+from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
 from d3gnn.kernel.log import MemoryLog, compact
-from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex, check_epsilon, make_operator, names_of
+from d3gnn.kernel.operators import (
+    Edge,
+    Operator,
+    Partition,
+    Vertex,
+    check_alerts,
+    check_epsilon,
+    make_operator,
+    names_of,
+)
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
@@ -50,6 +60,9 @@ class Update(NamedTuple):
     time: int
     arrival: int
     deleted: bool
+    #: What the model's head says; None without a head, NaN where the vertex is gone.
+    prediction: float | None = None
+    score: float | None = None
 
 
 class DeadLetter(NamedTuple):
@@ -73,14 +86,19 @@ class Updates:
     #: What became of each event of the batch, as `d3gnn.events.Reason`.
     status: Small
     dead_letters: list[DeadLetter]
+    #: What the model's head says of each row; None without a head.
+    prediction: Floats | None = None
+    score: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.time)
 
     def __iter__(self) -> Iterator[Update]:
-        columns = (self.time.tolist(), self.arrival.tolist(), self.deleted.tolist())
+        columns = [self.time.tolist(), self.arrival.tolist(), self.deleted.tolist()]
+        if self.prediction is not None and self.score is not None:
+            columns += [self.prediction.tolist(), self.score.tolist()]
         for id, embedding, *rest in zip(self.ids.to_list(), self.embedding, *columns, strict=True):
-            yield Update(id, embedding, *rest)  # type: ignore[arg-type]
+            yield Update(id, embedding, *rest)
 
     def count(self, reason: Reason) -> int:
         """How many events of the batch ended this way."""
@@ -108,6 +126,8 @@ class LocalEngine:
     epsilon:
         Changes of a vertex's value by no more than this, in any of its numbers since it was sent, do not
         travel on: cheaper, and no longer exact. See docs/layers.md.
+    alerts:
+        Of what the model's head says, what comes out; everything unless given.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -131,12 +151,14 @@ class LocalEngine:
         window: Windows = None,
         clock: Clock = "batch",
         epsilon: float = 0.0,
+        alerts: Alerts | None = None,
     ) -> None:
         self.model = model.eval()
         self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
         self.parts, self.folder = parts, folder
         self.epoch, self.batch = 1, 0
         self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
+        self.alerts = check_alerts(alerts, model)
         self._now, self._newest = 0, 0
         self.metrics: Counter[str] = Counter()
         #: Seconds of each part, in all operators behind Partition.
@@ -150,7 +172,7 @@ class LocalEngine:
         self.windows = pair_of(window)
         names = names_of(len(model.layers), model.degrees is not None)
         chain = [
-            make_operator(name, model, parts, self.schema, self._space, self.windows, epsilon)
+            make_operator(name, model, parts, self.schema, self._space, self.windows, epsilon, alerts)
             for name in names
         ]
         self.vertices = [operator for operator in chain if isinstance(operator, Vertex)]
@@ -257,6 +279,7 @@ class LocalEngine:
             "newest_event": self._newest,
             "window_clock": self.clock,
             "epsilon": self.epsilon,
+            "alerts": None if self.alerts is None else asdict(self.alerts),
             "types": self.partition.types,
             "windows": [window and window.to_dict() for window in self.windows],
         }
@@ -284,6 +307,7 @@ class LocalEngine:
             (reduce and make_window(**reduce), forward and make_window(**forward)),
             settings.get("window_clock", "batch"),
             settings.get("epsilon", 0.0),
+            Alerts(**settings["alerts"]) if settings.get("alerts") else None,
         )
         engine.batch, engine._now = settings["batch"], settings["clock"]
         engine._newest = settings.get("newest_event", 0)
@@ -384,8 +408,13 @@ class LocalEngine:
             deleted, when, arrival, embedding = (
                 np.concatenate([block.columns[c] for block in blocks]) for c in range(4)
             )
+        said: tuple[Floats, ...] = ()
+        if self.model.head is not None:
+            both = np.concatenate([block.columns[4] for block in blocks])
+            said = both[:, 0], both[:, 1]
         ids = concat_keys([block_keys(block) for block in blocks])
-        return Updates(self.batch, ids, embedding, when, arrival, deleted.view(np.bool_), status, dead)
+        gone = deleted.view(np.bool_)
+        return Updates(self.batch, ids, embedding, when, arrival, gone, status, dead, *said)
 
     def _begin(self) -> None:
         if self.folder is not None:

@@ -13,6 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from d3gnn.nn.heads import Head, make_head
 from d3gnn.nn.layer import Layer, make_layer
 from d3gnn.nn.stage import WithDegree
 
@@ -33,16 +34,18 @@ class Degree(Layer):
 
 
 class GNN(nn.Module):
-    """A chain of layers: the output of one is the input of the next.
+    """A chain of layers: the output of one is the input of the next. A head says something of the last.
 
     >>> from d3gnn.nn import SAGE
     >>> GNN([SAGE(8, 16, activation="relu"), SAGE(16, 4)])
     GNN(8 -> SAGE(mean) 16 -> SAGE(mean) 4)
     """
 
-    def __init__(self, layers: Iterable[Layer]) -> None:
+    def __init__(self, layers: Iterable[Layer], head: Head | None = None) -> None:
         super().__init__()
         self._layers = nn.ModuleList(layers)
+        #: What is said of a vertex, beside its embedding.
+        self.head = head
         given = [cast(Layer, layer) for layer in self._layers]
         if not given:
             raise ValueError("a model needs at least one layer")
@@ -80,7 +83,8 @@ class GNN(nn.Module):
     def config(self) -> dict[str, Any]:
         """What makes the same model again, weights aside."""
         given = (cast(Layer, layer) for layer in self._layers)
-        return {"layers": [{"kind": layer.kind, **layer.config()} for layer in given]}
+        layers = [{"kind": layer.kind, **layer.config()} for layer in given]
+        return {"layers": layers} | ({} if self.head is None else {"head": self.head.config()})
 
     @property
     def digest(self) -> str:
@@ -109,11 +113,13 @@ class GNN(nn.Module):
         if metadata.get("format") != _FORMAT:
             raise ValueError(f"{path} is a safetensors file, but not a model that d3gnn saved")
         config = json.loads(metadata["config"])
-        model = GNN(make_layer(layer) for layer in config["layers"])
+        head = make_head(config["head"]) if "head" in config else None
+        model = GNN((make_layer(layer) for layer in config["layers"]), head)
         model.load_state_dict(load_file(str(path)))
         return model
 
     def __repr__(self) -> str:
         given = (cast(Layer, layer) for layer in self._layers)
         layers = "".join(f" -> {layer.kind}({layer.aggregator}) {layer.out_width}" for layer in given)
-        return f"GNN({self.in_width}{layers})"
+        said = "" if self.head is None else f" -> {self.head.kind}"
+        return f"GNN({self.in_width}{layers}{said})"

@@ -16,6 +16,7 @@ from d3gnn.nn.gat import GAT, GATv2
 from d3gnn.nn.gcn import GCN
 from d3gnn.nn.gin import GIN
 from d3gnn.nn.graph_conv import GraphConv
+from d3gnn.nn.heads import Head
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.nn.modules import Jump, describe
@@ -32,7 +33,7 @@ class CannotTake(TypeError):
     """A part of a model that has no counterpart here."""
 
 
-def from_pyg(module: nn.Module, *, weighted: bool = False) -> GNN:
+def from_pyg(module: nn.Module, *, weighted: bool = False, head: Head | None = None) -> GNN:
     """A trained model of torch_geometric as one that is kept up to date, with its weights.
 
     It takes torch_geometric's GraphSAGE, GCN, GIN and GAT, its Sequential, and single layers: SAGEConv,
@@ -42,6 +43,8 @@ def from_pyg(module: nn.Module, *, weighted: bool = False) -> GNN:
     weighted:
         Whether edges have a weight, as their one feature: for GCNConv and GraphConv, which torch_geometric
         tells only when they are called.
+    head:
+        What is said of each vertex: `Classifier()` if the model's output is logits.
 
     >>> from torch_geometric.nn import GraphSAGE
     >>> from_pyg(GraphSAGE(8, 16, num_layers=2, out_channels=3))
@@ -49,16 +52,18 @@ def from_pyg(module: nn.Module, *, weighted: bool = False) -> GNN:
     """
     with torch.no_grad():
         if hasattr(module, "convs") and hasattr(module, "norms"):
-            return _basic(module, weighted).eval()
-        if type(module).__name__.startswith("Sequential") and hasattr(module, "_children"):
-            return _sequential(module, weighted).eval()
-        return GNN([_conv(module, type(module).__name__, weighted)]).eval()
+            layers = _basic(module, weighted)
+        elif type(module).__name__.startswith("Sequential") and hasattr(module, "_children"):
+            layers = _sequential(module, weighted)
+        else:
+            layers = [_conv(module, type(module).__name__, weighted)]
+    return GNN(layers, head).eval()
 
 
 # ------------------------------------------------------------------ whole models
 
 
-def _basic(model: Any, weighted: bool) -> GNN:
+def _basic(model: Any, weighted: bool) -> list[Layer]:
     """One of torch_geometric's own models: layers, with the same things between them."""
     act = nn.Identity() if model.act is None else _rowwise(model.act, "act")
     mode = model.jk_mode
@@ -83,10 +88,10 @@ def _basic(model: Any, weighted: bool) -> GNN:
         stage = Stage(layer, _in_a_row(between), carried=carried, keep=keep, ends=_in_a_row(ends))
         carried = {"cat": carried + layer.in_width, "max": layer.in_width}[keep] if keep else carried
         stages.append(stage)
-    return GNN(stages)
+    return stages
 
 
-def _sequential(model: Any, weighted: bool) -> GNN:
+def _sequential(model: Any, weighted: bool) -> list[Layer]:
     """Layers, each with the modules behind it that work on each row alone."""
     steps = []
     for child in model._children:
@@ -110,10 +115,10 @@ def _sequential(model: Any, weighted: bool) -> GNN:
             behind[-1].append(_rowwise(module, name))
     if not layers:
         raise CannotTake("there is no layer that passes messages")
-    return GNN(
+    return [
         Stage(layer, _in_a_row(after)) if after else layer
         for layer, after in zip(layers, behind, strict=True)
-    )
+    ]
 
 
 def _in_a_row(modules: Sequence[nn.Module]) -> nn.Module:

@@ -23,7 +23,7 @@ from d3gnn.spark.control import control_stream
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
 from d3gnn.spark.metrics import Said
 from d3gnn.spark.parcels import Parcels
-from d3gnn.spark.rows import COMMAND, OUTPUT, output_rows, read_rows
+from d3gnn.spark.rows import COMMAND, OUTPUT, SAYS, output_rows, read_rows
 from d3gnn.spark.runtime import Plan, Runtime
 
 Batches = Iterator[pa.RecordBatch]
@@ -90,7 +90,8 @@ def run_output(
 ) -> DataFrame:
     """The last operator; rows for people come out. Not everybody reads all of them, unless `read_whole`."""
     task = _output_task(plan, name, sources)
-    columns = f"part int, id {id_type}, {OUTPUT}, said {metrics.SAID}"
+    says = f"{SAYS}, " if plan.says else ""
+    columns = f"part int, id {id_type}, {OUTPUT}, {says}said {metrics.SAID}"
     schema = cast(StructType, StructType.fromDDL(columns))
     # Numbers that cannot be null are written without a look at each.
     schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)

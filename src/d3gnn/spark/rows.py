@@ -18,6 +18,8 @@ from d3gnn.spark.runtime import Done, Plan
 
 #: The output's columns, `id` aside, which has the type of the events' ids.
 OUTPUT = "embedding array<float>, time long, arrival long, batch long, model_version long, deleted boolean"
+#: And what a model's head says, where it has one.
+SAYS = "prediction float, score float"
 #: Rows with a command are not events.
 COMMAND = "command"
 _ROWS = 10_000
@@ -49,13 +51,18 @@ def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
     }
     said = Said("said", metrics.OUTPUT, part, done.metrics | counts)
     for block in blocks:
-        deleted, time, arrival, embedding, _ = block.columns
+        deleted, time, arrival, embedding = block.columns[:4]
         width, ids = embedding.shape[1], block_keys(block).to_arrow()
         for begin in range(0, len(block), _ROWS):
             end = min(begin + _ROWS, len(block))
             n = end - begin
             values = pa.array(embedding[begin:end].reshape(-1))
             offsets = pa.array(np.arange(0, (n + 1) * width, width, dtype=np.int32))
+            head = {}
+            if plan.says:
+                says = block.columns[4][begin:end]
+                names = ("prediction", "score")
+                head = {name: pa.array(says[:, i], from_pandas=True) for i, name in enumerate(names)}
             yield pa.RecordBatch.from_pydict(
                 {
                     "part": pa.array(np.full(n, part, np.int32)),
@@ -66,6 +73,7 @@ def output_rows(plan: Plan, part: int, done: Done) -> Iterator[pa.RecordBatch]:
                     "batch": pa.array(np.full(n, delivery.stamp.batch, np.int64)),
                     "model_version": pa.array(np.full(n, plan.model_version, np.int64)),
                     "deleted": pa.array(deleted[begin:end] > 0),
+                    **head,
                     said.column: said.array(n),
                 }
             )

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 import torch
 
 from d3gnn.events import GraphSchema
+from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Operator, Partition, make_operator, names_of
@@ -69,6 +70,9 @@ class Plan:
     clock: Clock = "batch"
     #: Changes of no more than this do not travel on.
     epsilon: float = 0.0
+    #: Whether the model has a head, and what of that it says comes out.
+    says: bool = False
+    alerts: Alerts | None = None
 
     @property
     def windows(self) -> str:
@@ -149,7 +153,7 @@ class Runtime:
             plan = self.plan
             windows = plan.reduce, plan.forward
             operator = make_operator(
-                name, self.model, plan.parts, plan.schema, self.space, windows, plan.epsilon
+                name, self.model, plan.parts, plan.schema, self.space, windows, plan.epsilon, plan.alerts
             )
             self._operators[name] = operator
         return operator

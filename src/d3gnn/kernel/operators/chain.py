@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from d3gnn.events.schema import GraphSchema
+from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.operators.edge import Edge
 from d3gnn.kernel.operators.vertex import Vertex
 from d3gnn.kernel.windows import Window
+from d3gnn.nn.heads import Classifier
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 
@@ -31,6 +33,17 @@ def check_epsilon(epsilon: float) -> float:
     return epsilon
 
 
+def check_alerts(alerts: Alerts | None, model: GNN) -> Alerts | None:
+    """Refuse alerts of which the model says nothing."""
+    if alerts is None:
+        return None
+    if model.head is None:
+        raise ValueError("alerts need a head that says something: GNN(layers, head=Classifier(net))")
+    if (alerts.classes or alerts.changed_class) and not isinstance(model.head, Classifier):
+        raise ValueError("classes and changed_class are for a Classifier; a threshold is for any head")
+    return alerts
+
+
 def make_operator(
     name: str,
     model: GNN,
@@ -39,6 +52,7 @@ def make_operator(
     spaces: Spaces,
     windows: tuple[Window | None, Window | None],
     epsilon: float = 0.0,
+    alerts: Alerts | None = None,
 ) -> Operator[Any]:
     """One of them, by name; `windows` are those of Edge and of Vertex operators."""
     kind, number = name.split("-")
@@ -46,9 +60,11 @@ def make_operator(
     if kind == "vertex":
         layers: list[Layer | None] = [None, *model.layers, None]
         degrees = index == 0 and model.degrees is not None
+        head = model.head if index == len(model.layers) else None
         return Vertex(
-            index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees, epsilon
-        )
+            index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees, epsilon, head,
+            alerts if head else None,
+        )  # fmt: skip
     if index > 0:
         return Edge(index, parts, model.layers[index - 1], spaces, reduce)
     assert model.degrees is not None

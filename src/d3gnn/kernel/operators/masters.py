@@ -52,10 +52,19 @@ class VertexState:
     """The arrays of a part, and views of them."""
 
     def __init__(
-        self, space: Space, width: int, root_width: int, state_width: int, pending: Pending | None = None
+        self,
+        space: Space,
+        width: int,
+        root_width: int,
+        state_width: int,
+        pending: Pending | None = None,
+        reports: bool = False,
     ) -> None:
         self.space, self.pending = space, pending
         self._windowed = [] if pending is None else [pending.rows]
+        self._reported = space.array("reported", np.int32) if reports else None
+        if self._reported is not None:
+            self._windowed.append(self._reported)
         self._rows = [
             space.array("value", np.float32, width),
             space.array("root", np.float32, root_width),
@@ -106,6 +115,13 @@ class VertexState:
             if len(self.touched) <= len(self._views.slot):
                 self.touched = make_touched(len(self._views.slot))
             self._generation = self.space.generation
+
+    @property
+    def reported(self) -> Ints32:
+        """The class plus 1 that was last said of each row; 0 for none."""
+        assert self._reported is not None
+        reported: Ints32 = self._reported.data
+        return reported
 
     @property
     def links(self) -> tuple[Ints32, Ints32]:

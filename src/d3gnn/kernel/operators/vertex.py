@@ -9,6 +9,7 @@ import torch
 
 from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.aggregators import Aggregator, Attention, Degrees, aggregator_of
+from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
     DROPS,
@@ -32,8 +33,9 @@ from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
+from d3gnn.nn.heads import Head
 from d3gnn.nn.layer import DEGREE_WIDTH, Layer
-from d3gnn.types import FLOAT32, Array, Doubles, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, Array, Bools, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
@@ -68,6 +70,8 @@ class Vertex(Operator[m.VertexState]):
         window: Window | None = None,
         degrees: bool = False,
         epsilon: float = 0.0,
+        head: Head | None = None,
+        alerts: Alerts | None = None,
     ) -> None:
         super().__init__(spaces, window)
         self.name = f"vertex-{index}"
@@ -78,6 +82,7 @@ class Vertex(Operator[m.VertexState]):
         elif degrees:
             self._aggregator = Degrees()
         self._features, self.epsilon = schema.width, epsilon
+        self.head, self.alerts = head, alerts
         self.width = layer.out_width if layer else schema.width + (DEGREE_WIDTH if degrees else 0)
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
@@ -87,7 +92,7 @@ class Vertex(Operator[m.VertexState]):
         layer, aggregator = self.layer, self._aggregator
         root = layer.root_width if layer else 0
         state = aggregator.state_width(layer.message_width if layer else 1) if aggregator else 0
-        return m.VertexState(space, self.width, root, state, self.open_window(space))
+        return m.VertexState(space, self.width, root, state, self.open_window(space), self.alerts is not None)
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
@@ -282,18 +287,41 @@ class Vertex(Operator[m.VertexState]):
         self, state: m.VertexState, part: int, drops: Block | None,
         row: Ints32, value: Floats, time: Ints, arrival: Ints,
     ) -> list[Block]:  # fmt: skip
+        said: Floats | None = None
+        if self.head is not None:
+            said = self.head.predict(torch.from_numpy(value)).numpy()
+            if self.alerts is not None:
+                chosen = self.alerts.choose(said, row, state.reported)
+                row, value, said = row[chosen], value[chosen], said[chosen]
+                time, arrival = time[chosen], arrival[chosen]
         deleted = np.zeros(len(row), np.uint8)
         if drops:
-            gone, tombstone, when, came = (c[drops.columns[1] > 0] for c in drops.columns)
+            told = self._told(state, drops)
+            gone, tombstone, when, came = (column[told] for column in drops.columns)
             row, deleted = np.concatenate([row, gone]), np.concatenate([deleted, tombstone])
             time, arrival = np.concatenate([time, when]), np.concatenate([arrival, came])
             value = np.concatenate([value, np.zeros((len(gone), self.width), np.float32)])
+            if said is not None:
+                said = np.concatenate([said, np.full((len(gone), 2), np.nan, np.float32)])
+        if not len(row):
+            return []
         keys, blob = key_columns(state.keys.take(row))
-        return [Block(OUTPUT, part, part, (deleted, time, arrival, value, keys), blob=blob)]
+        more = () if said is None else (said,)
+        return [Block(OUTPUT, part, part, (deleted, time, arrival, value, *more, keys), blob=blob)]
+
+    def _told(self, state: m.VertexState, drops: Block) -> Bools:
+        """Of which deleted masters to tell; with alerts, only of those that were among them."""
+        told: Bools = drops.columns[1] > 0
+        if self.alerts is not None:
+            gone = drops.columns[0]
+            told &= state.reported[gone] > 0
+            state.reported[gone] = 0
+        return told
 
     def _tombstones(self, part: int, gone: Block) -> Block:
         """For vertices that are known here by nothing but their ids."""
         time, arrival, keys = gone.columns
         value = np.zeros((len(gone), self.width), np.float32)
-        columns = (np.ones(len(gone), np.uint8), time, arrival, value, keys)
+        said = () if self.head is None else (np.full((len(gone), 2), np.nan, np.float32),)
+        columns = (np.ones(len(gone), np.uint8), time, arrival, value, *said, keys)
         return Block(OUTPUT, part, part, columns, blob=gone.blob)
