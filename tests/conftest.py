@@ -23,7 +23,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 #: Tests that start processes come last: code is then compiled already, and they need not all do it at once.
-_LAST = ("bench", "cli", "spark", "faults")
+#: The longest come first of these, so that no worker is left alone with them at the end.
+_LAST = ("faults", "bench", "cli", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
