@@ -84,8 +84,12 @@ class Part:
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         self.adjacency.add(slots, src, dst)
         self.aggregator.add(
-            Carried(src, dst, slots, nothing(len(src)), nothing(len(src))), self.arrays, self.touched
+            Carried(src, dst, slots, nothing(len(src)), nothing(len(src))),
+            self.arrays,
+            self.touched,
+            self.hits,
         )
+        self.mend()
 
     def remove(self, slots: Ints32) -> None:
         n = len(slots)

@@ -320,18 +320,23 @@ def _join(
     layer: Layer, messages: torch.Tensor, src: torch.Tensor, dst: torch.Tensor, edges: torch.Tensor
 ) -> torch.Tensor:
     """All that comes in at each vertex, by each of the layer's aggregators, side by side."""
-    n, width = messages.shape
+    n = len(messages)
+    weighted = layer.edge_width > 0 and not layer.makes_edge_messages
+    if layer.makes_edge_messages:  # one for each edge, from here on
+        messages = layer.edge_message(messages[src], messages[dst], edges)
+        src = torch.arange(len(dst))
+    width = messages.shape[1]
     count = torch.bincount(dst, minlength=n).unsqueeze(1)
     joined = []
     for name in layer.aggregator.split(","):
         if name in ("sum", "mean"):
             total = torch.zeros((n, width), dtype=torch.float64)
             for some in _chunks(len(src)):
-                weight = edges[some].double() if layer.edge_width else 1.0
+                weight = edges[some].double() if weighted else 1.0
                 total.index_add_(0, dst[some], messages[src[some]].double() * weight)
             joined.append(total / count.clamp(min=1) if name == "mean" else total)
         elif name in ("max", "min"):
-            sent = messages[src] * edges if layer.edge_width else messages[src]
+            sent = messages[src] * edges if weighted else messages[src]
             best = torch.zeros((n, width))
             index = dst.unsqueeze(1).expand(-1, width)
             best.scatter_reduce_(0, index, sent, "amax" if name == "max" else "amin", include_self=False)

@@ -67,6 +67,8 @@ class Layer(nn.Module):
     edge_default: float = 0.0
     #: Whether messages depend on their destination: it then gets its own message as well.
     reads_destination: bool = False
+    #: How wide messages are that the layer makes for each edge.
+    joined_width: int = 0
     #: Whether edges from a vertex to itself carry nothing.
     skips_loops: bool = False
     #: Whether `message`, `root` and `update` want to know degrees: x has DEGREE_WIDTH numbers more, behind
@@ -91,6 +93,20 @@ class Layer(nn.Module):
         """What an edge adds to its messages: [n, edge_in] -> [n, edge_width]."""
         return features
 
+    def edge_message(self, source: Tensor, destination: Tensor, edge: Tensor) -> Tensor:
+        """What travels along each edge, of what its two ends and the edge itself gave: [n, joined_width].
+
+        A layer that has this is recomputed at every vertex into which a message has changed. One without it
+        sends what `message` gives, times the edge's one value where it has one, and keeps up by differences.
+        Set `joined_width`, and `reads_destination` if messages depend on their destination.
+        """
+        raise NotImplementedError
+
+    @property
+    def makes_edge_messages(self) -> bool:
+        """Whether the layer has an `edge_message` of its own."""
+        return type(self).edge_message is not Layer.edge_message
+
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
         """The new value: [n, root_width], [n, aggregate_width] -> [n, out_width]."""
         raise NotImplementedError
@@ -100,7 +116,8 @@ class Layer(nn.Module):
         """How many numbers messages are joined to."""
         if self.attention is not None:
             return self.attention.heads * (2 + self.attention.channels) + self.edge_width
-        return len(self.aggregator.split(",")) * self.message_width
+        width = self.joined_width if self.makes_edge_messages else self.message_width
+        return len(self.aggregator.split(",")) * width
 
     def prepare(self) -> None:
         """Called once before the layer serves: lay out weights for speed. They stay fixed from then on."""

@@ -82,6 +82,13 @@ class Stage(Layer):
     def edge(self, features: Tensor) -> Tensor:
         return self.layer.edge(features)
 
+    def edge_message(self, source: Tensor, destination: Tensor, edge: Tensor) -> Tensor:
+        return self.layer.edge_message(source, destination, edge)
+
+    @property
+    def makes_edge_messages(self) -> bool:
+        return self.layer.makes_edge_messages
+
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
         mine = self.layer.root_width
         own, carried = root[:, :mine], root[:, mine + self._input :]
@@ -131,7 +138,7 @@ def _be_like(outer: Layer, layer: Layer) -> None:
     outer.aggregator, outer.message_width = layer.aggregator, layer.message_width
     outer.edge_in, outer.edge_width, outer.edge_default = layer.edge_in, layer.edge_width, layer.edge_default
     outer.reads_destination, outer.skips_loops = layer.reads_destination, layer.skips_loops
-    outer.uses_degree = layer.uses_degree
+    outer.uses_degree, outer.joined_width = layer.uses_degree, layer.joined_width
 
 
 class WithDegree(Layer):
@@ -169,6 +176,13 @@ class WithDegree(Layer):
 
     def edge(self, features: Tensor) -> Tensor:
         return self.layer.edge(features)
+
+    def edge_message(self, source: Tensor, destination: Tensor, edge: Tensor) -> Tensor:
+        return self.layer.edge_message(source, destination, edge)
+
+    @property
+    def makes_edge_messages(self) -> bool:
+        return self.layer.makes_edge_messages
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
         out = self.layer.update(root[:, : self.layer.root_width], aggregate)

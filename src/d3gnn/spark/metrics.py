@@ -28,8 +28,8 @@ PARTITION = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
 )  # fmt: skip
 OPERATOR = (
-    "busy_us", "kept", "parcels", "bytes", "messages", "touched", "recomputed", "pending", "oldest_ms",
-    "merged", "forwards",
+    "busy_us", "kept", "parcels", "bytes", "messages", "touched", "recomputed", "hits", "pending",
+    "oldest_ms", "merged", "forwards",
 )  # fmt: skip
 OUTPUT = (
     "busy_us", "kept", "rows", "tombstones", "messages", "touched", "recomputed", "pending", "oldest_ms",

@@ -6,6 +6,7 @@ from d3gnn.kernel.aggregators.degrees import Degrees
 from d3gnn.kernel.aggregators.extremes import Max, Min
 from d3gnn.kernel.aggregators.mean import Mean
 from d3gnn.kernel.aggregators.mixed import Mixed
+from d3gnn.kernel.aggregators.per_edge import PerEdge
 from d3gnn.kernel.aggregators.sum import Sum
 from d3gnn.nn.layer import Layer
 
@@ -19,6 +20,7 @@ __all__ = [
     "Mean",
     "Min",
     "Mixed",
+    "PerEdge",
     "Sum",
     "aggregator",
     "aggregator_of",
@@ -40,4 +42,6 @@ def aggregator_of(layer: Layer) -> Aggregator:
     """What joins the messages of a layer."""
     if layer.attention is not None:
         return Attention(layer.attention, layer.edge_width)
+    if layer.makes_edge_messages:
+        return PerEdge(layer, *(aggregator_type(name).code for name in layer.aggregator.split(",")))
     return aggregator(layer.aggregator)

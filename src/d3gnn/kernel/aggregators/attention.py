@@ -46,7 +46,7 @@ class Attention(Aggregator):
     def aggregate_width(self, message_width: int) -> int:
         return self.state_width(message_width)
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         heads, channels, slope, scores = self._logits
         _add(*edges, *arrays, touched, heads, channels, slope, scores)
 

@@ -66,7 +66,7 @@ class Aggregator(ABC):
         return len(self.codes) * message_width
 
     @abstractmethod
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         """Take in the messages of new edges."""
 
     @abstractmethod

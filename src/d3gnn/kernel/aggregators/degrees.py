@@ -24,7 +24,7 @@ class Degrees(Aggregator):
     def __init__(self) -> None:
         self.codes = np.array([SUM, SUM, MAX, SUM], np.int64)
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         _, edge_values, state, count = arrays
         _add(*edges, edge_values, state, count, touched)
 

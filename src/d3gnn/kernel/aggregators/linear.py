@@ -20,7 +20,7 @@ class Linear(Aggregator):
 
     invertible = True
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         _add(*edges, *arrays, touched)
 
     def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:

@@ -24,7 +24,7 @@ class Mixed(Aggregator):
     def __init__(self, *codes: int) -> None:
         self.codes = np.array(codes or [self.code], np.int64)
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints) -> None:
+    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         _add(*edges, *arrays, touched, self.codes)
 
     def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:

@@ -212,7 +212,7 @@ class Edge(Operator[EdgeState]):
         changed = Carried(src[there], dst[there], slot[there], time[there], arrival[there])
         self.aggregator.retract(changed, state.arrays, state.touched, state.hits)
         values[slot] = self._edge_values(features)
-        self.aggregator.add(changed, state.arrays, state.touched)
+        self.aggregator.add(changed, state.arrays, state.touched, state.hits)
         return len(changed.slot)
 
     @cached_property
@@ -232,7 +232,8 @@ class Edge(Operator[EdgeState]):
         if self._skips_loops and (loops := src == dst).any():
             slots, src, dst, time, arrival = (column[~loops] for column in adds.columns)
         state.adjacency.add(slots, src, dst)
-        self.aggregator.add(Carried(src, dst, slots, time, arrival), state.arrays, state.touched)
+        carried = Carried(src, dst, slots, time, arrival)
+        self.aggregator.add(carried, state.arrays, state.touched, state.hits)
 
     def _replace(self, state: EdgeState, block: Block, pulls: bool) -> int:
         slot, time, arrival, fresh = block.columns
