@@ -8,6 +8,7 @@ from pathlib import Path
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 
 from d3gnn import GraphSchema, LocalEngine
@@ -25,7 +26,7 @@ from d3gnn.kernel.windows import (
 )
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
 from d3gnn.kernel.windows.sketch import DEPTH, WIDTH
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn import GAT, GCN, GNN, SAGE, GraphSAGE, Layer
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
 MS = 1000
@@ -419,3 +420,26 @@ def test_an_event_from_the_future_does_not_stop_the_clock_of_events() -> None:
 def test_there_are_two_clocks() -> None:
     with pytest.raises(ValueError, match="choose one of batch, event"):
         LocalEngine(GraphSAGE([3, 4]), clock="wall")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("kind", ["GCN", "GAT", "max"])
+def test_windows_around_other_layers(kind: str, parts: int) -> None:
+    """Degrees wait as well, and destinations for their own values."""
+    torch.manual_seed(1)
+    layers: dict[str, list[Layer]] = {
+        "GCN": [GCN(3, 4, "relu"), GCN(4, 4)],
+        "GAT": [GAT(3, 2, 2, "relu"), GAT(4, 4)],
+        "max": [SAGE(3, 4, "max", "relu"), SAGE(4, 4, "mean,min")],
+    }
+    schema = GraphSchema(edges="multi", features={"x": 3})
+    engine = LocalEngine(GNN(layers[kind]), parts, schema=schema, window=(Session(0.03), Tumbling(0.05)))
+    witness = Witness(engine, tolerance=1e-4)
+    waited = 0
+    for i, batch in enumerate(random_batches(schema, seed=8, n_batches=20, batch_size=50, n_vertices=30)):
+        witness.apply(batch, clock=i * 10 * MS)
+        waited = max(waited, sum(engine.pending().values()))
+        if i == 11:
+            witness.drain(clock=i * 10 * MS)
+    assert waited > 0, "nothing ever waited"
+    witness.drain(clock=400 * MS)

@@ -43,9 +43,6 @@ class Attention(Aggregator):
     def state_width(self, message_width: int) -> int:
         return self.spec.heads * (2 + self.spec.channels) + self.edge_width
 
-    def aggregate_width(self, message_width: int) -> int:
-        return self.state_width(message_width)
-
     def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         heads, channels, slope, scores = self._logits
         _add(*edges, *arrays, touched, heads, channels, slope, scores)

@@ -61,10 +61,6 @@ class Aggregator(ABC):
         """Numbers in a state."""
         return len(self.codes) * message_width
 
-    def aggregate_width(self, message_width: int) -> int:
-        """Numbers that a vertex's update gets."""
-        return len(self.codes) * message_width
-
     @abstractmethod
     def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         """Take in the messages of new edges."""

@@ -31,9 +31,6 @@ class PerEdge(Aggregator):
     def state_width(self, message_width: int) -> int:
         return self.layer.aggregate_width
 
-    def aggregate_width(self, message_width: int) -> int:
-        return self.layer.aggregate_width
-
     def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         _hit(edges.dst, edges.time, edges.arrival, touched, hits)
 
