@@ -47,7 +47,7 @@ ALERTS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_what_comes_out_is_what_a_plain_model_says(data: st.DataObject) -> None:
     schema = GraphSchema(features={"x": 3}, edges=data.draw(st.sampled_from(["simple", "multi"])))

@@ -130,7 +130,7 @@ def start(case: Case, parts: int, edges: Any = "simple") -> tuple[GNN, Witness]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_streams_end_where_torch_geometric_does(name: str, data: st.DataObject) -> None:
     edges = data.draw(st.sampled_from(["simple", "multi"]))
