@@ -24,6 +24,7 @@ from d3gnn.kernel.partitioners import partitioners
 from d3gnn.kernel.windows import AdaptiveSession, Count, Session, Tumbling, Windows
 from d3gnn.kernel.windows.sketch import SKETCH_BYTES
 from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.spark.metrics import weighted_percentiles
 
 _SECOND = 1_000_000
 #: The policies take turns, and of each the faster run counts: another process may have slowed down the other.
@@ -207,7 +208,8 @@ class _Run:
 
     def report(self, edges: int) -> dict[str, Any]:
         engine, window = self.engine, self.window
-        p50, p99, largest = self._percentiles(0.5, 0.99, 1.0)
+        ages, counts = (np.concatenate(column) for column in zip(*self._ages, strict=True))
+        p50, p99, largest = weighted_percentiles(ages, counts, (50, 99, 100))
         operators: list[Operator[Any]] = [*engine.vertices, *engine.edges]
         held = sum(operator.metrics["window_us"] for operator in operators) / 1e6
         sketches = sum(isinstance(operator.window, AdaptiveSession) for operator in operators) * engine.parts
@@ -237,10 +239,3 @@ class _Run:
             "sketch_bytes": sketches * SKETCH_BYTES,
             "memory_bytes": sum(engine.memory().values()),
         }
-
-    def _percentiles(self, *shares: float) -> list[float]:
-        ages = np.concatenate([ages for ages, _ in self._ages])
-        counts = np.concatenate([counts for _, counts in self._ages])
-        order = np.argsort(ages)
-        upto = np.cumsum(counts[order])
-        return [float(ages[order][np.searchsorted(upto, share * upto[-1])]) for share in shares]

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from d3gnn.kernel.adjacency import Side
+from d3gnn.kernel.compiled import lean
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 _KNOWN: dict[str, type[Aggregator]] = {}
@@ -32,6 +33,12 @@ class Arrays(NamedTuple):
     edge_values: Floats  # by edge slot; of width 0 where messages do not depend on edges
     state: Doubles
     counts: Ints32  # of messages
+
+
+@lean
+def weight_of(edge_values: Floats, slot: int) -> np.float32:
+    """By which an edge's message is multiplied: its one value, where edges have any."""
+    return edge_values[slot, 0] if edge_values.shape[1] else np.float32(1.0)
 
 
 class Aggregator(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import MAX, SUM, Aggregator, Arrays, Carried
+from d3gnn.kernel.aggregators.base import MAX, SUM, Aggregator, Arrays, Carried, weight_of
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
@@ -45,7 +45,7 @@ class Degrees(Aggregator):
 
 @lean
 def _take_in(u: int, v: int, slot: int, sign: float, edge_values: Floats, state: Doubles) -> None:
-    weight = np.float64(edge_values[slot, 0]) if edge_values.shape[1] else 1.0
+    weight = np.float64(weight_of(edge_values, slot))
     if u != v:
         state[v, 0] += sign * weight
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import Aggregator, Arrays, Carried
+from d3gnn.kernel.aggregators.base import Aggregator, Arrays, Carried, weight_of
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -40,12 +40,6 @@ class Linear(Aggregator):
 
 
 @lean
-def _weight(edge_values: Floats, slot: int) -> float:
-    """Of an edge: its one value, where edges have any."""
-    return np.float64(edge_values[slot, 0]) if edge_values.shape[1] else 1.0
-
-
-@lean
 def _add(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
     values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
@@ -57,7 +51,7 @@ def _add(
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
         u, v = src[i], dst[i]
-        weight = _weight(edge_values, slot[i])
+        weight = np.float64(weight_of(edge_values, slot[i]))
         for k in range(width):
             state[v, k] += weight * values[u, k]
         count[v] += 1
@@ -77,7 +71,7 @@ def _retract(
             for k in range(width):
                 state[v, k] = 0.0
         else:
-            weight = _weight(edge_values, slot[i])
+            weight = np.float64(weight_of(edge_values, slot[i]))
             for k in range(width):
                 state[v, k] -= weight * values[u, k]
         touch(touched, v, time[i], arrival[i])
@@ -111,7 +105,7 @@ def _replace(
             next = pool[min(end - 1, j + AHEAD), OTHER]
             fetch(touched, next + 1)
             fetch_row(state, next)
-            v, weight = pool[j, OTHER], _weight(edge_values, pool[j, EDGE])
+            v, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * difference[k]
             touch(touched, v, time[i], arrival[i])
@@ -130,7 +124,7 @@ def _recompute(
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
-            u, weight = pool[j, OTHER], _weight(edge_values, pool[j, EDGE])
+            u, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * values[u, k]
         count[v] = end - begin

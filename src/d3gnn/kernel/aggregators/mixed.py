@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import MAX, MEAN, Aggregator, Arrays, Carried
+from d3gnn.kernel.aggregators.base import MAX, MEAN, Aggregator, Arrays, Carried, weight_of
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -45,12 +45,6 @@ class Mixed(Aggregator):
 
 
 @lean
-def _weight(edge_values: Floats, slot: int) -> np.float32:
-    """Of an edge: its one value, where edges have any."""
-    return edge_values[slot, 0] if edge_values.shape[1] else np.float32(1.0)
-
-
-@lean
 def _is_better(code: int, one: float, other: float) -> bool:
     return one > other if code == MAX else one < other
 
@@ -83,7 +77,7 @@ def _add(
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
         u, v = src[i], dst[i]
-        _take_in(u, v, _weight(edge_values, slot[i]), values, state, count[v] == 0, codes)
+        _take_in(u, v, weight_of(edge_values, slot[i]), values, state, count[v] == 0, codes)
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -103,7 +97,7 @@ def _retract(
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
-        weight, hit = _weight(edge_values, slot[i]), False
+        weight, hit = weight_of(edge_values, slot[i]), False
         for s in range(len(codes)):
             base = s * width
             if codes[s] <= MEAN:
@@ -140,7 +134,7 @@ def _replace(
             fetch(touched, next + 1)
             fetch_row(state, next)
             v = pool[j, OTHER]
-            weight, hit = _weight(edge_values, pool[j, EDGE]), False
+            weight, hit = weight_of(edge_values, pool[j, EDGE]), False
             for s in range(len(codes)):
                 base = s * width
                 if codes[s] <= MEAN:
@@ -175,5 +169,7 @@ def _recompute(
             state[v, k] = 0.0
         for j in range(begin, end):
             fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
-            _take_in(pool[j, OTHER], v, _weight(edge_values, pool[j, EDGE]), values, state, j == begin, codes)
+            _take_in(
+                pool[j, OTHER], v, weight_of(edge_values, pool[j, EDGE]), values, state, j == begin, codes
+            )
         count[v] = end - begin

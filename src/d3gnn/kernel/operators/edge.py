@@ -66,9 +66,15 @@ class EdgeState:
     """What a part of Edge l knows."""
 
     def __init__(
-        self, space: Space, width: int, state_width: int, edge_width: int, pending: Pending | None
+        self,
+        space: Space,
+        width: int,
+        state_width: int,
+        edge_width: int,
+        pending: Pending | None,
+        makes_hits: bool,
     ) -> None:
-        self.space, self.pending = space, pending
+        self.space, self.pending, self._makes_hits = space, pending, makes_hits
         self.adjacency = Adjacency(space, space.counters[:3])
         self.values = space.array("values", np.float32, width)
         self.edge_values = space.array("edge_values", np.float32, edge_width)
@@ -94,7 +100,9 @@ class EdgeState:
     def follow(self) -> None:
         """Be as large as the arrays are, which another process may have grown."""
         if len(self.touched) <= len(self.master.data):
-            self.touched, self.hits = (make_touched(len(self.master.data)) for _ in range(2))
+            self.touched = make_touched(len(self.master.data))
+            if self._makes_hits:
+                self.hits = make_touched(len(self.master.data))
 
     @property
     def arrays(self) -> Arrays:
@@ -121,8 +129,8 @@ class Edge(Operator[EdgeState]):
         self._passes_on = FEATURES if index == 0 else ROOTS
 
     def open(self, space: Space, part: int) -> EdgeState:
-        layer = self.layer
-        return EdgeState(space, layer.message_width, self.width, layer.edge_width, self.open_window(space))
+        layer, waiting, makes_hits = self.layer, self.open_window(space), not self.aggregator.invertible
+        return EdgeState(space, layer.message_width, self.width, layer.edge_width, waiting, makes_hits)
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
