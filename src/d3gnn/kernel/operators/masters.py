@@ -370,14 +370,13 @@ def renew(
         if epsilon > 0:
             for k in range(width):
                 changed |= not abs(fresh[i - begin, k] - value[row, k]) <= epsilon
-        else:
+        if epsilon == 0 or changed:
             for k in range(width):
                 changed |= fresh[i - begin, k] != value[row, k]
-        touched[row + 1, MARK] = 0
-        if changed:
-            for k in range(width):
                 value[row, k] = fresh[i - begin, k]
                 values[kept, k] = fresh[i - begin, k]
+        touched[row + 1, MARK] = 0
+        if changed:
             rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
             unsent[row] = 0
             kept += 1
