@@ -289,26 +289,28 @@ def join_partials(
         at = first[row] - 1
         while at >= 0:
             for s in range(len(codes)):
-                _join(codes[s], s * width, width, count == 0, states, at, total)
+                own = slice(s * width, (s + 1) * width)
+                _join(codes[s], count == 0, states[at, own], total[own])
             count += partials[at, MESSAGES]
             at = partials[at, NEXT_PARTIAL] - 1
         for s in range(len(codes)):
             scale = 1.0 / count if codes[s] == MEAN and count > 0 else 1.0
-            for k in range(s * width, (s + 1) * width):
-                aggregate[i, k] = total[k] * scale
+            joint, into = total[s * width : (s + 1) * width], aggregate[i, s * width : (s + 1) * width]
+            for k in range(width):
+                into[k] = joint[k] * scale
 
 
 @lean
-def _join(code: int, begin: int, width: int, is_first: bool, states: Floats, at: int, total: Doubles) -> None:
+def _join(code: int, is_first: bool, state: Floats, total: Doubles) -> None:
     """Take one partial into what was joined of those before it."""
     if code <= MEAN:
-        for k in range(begin, begin + width):
-            total[k] += states[at, k]
+        for k in range(len(total)):
+            total[k] += state[k]
     else:
-        for k in range(begin, begin + width):
-            better = states[at, k] > total[k] if code == MAX else states[at, k] < total[k]
+        for k in range(len(total)):
+            better = state[k] > total[k] if code == MAX else state[k] < total[k]
             if is_first or better:
-                total[k] = states[at, k]
+                total[k] = state[k]
 
 
 @lean
@@ -342,12 +344,16 @@ def join_attention(
 @lean
 def _join_head(h: int, heads: int, channels: int, states: Floats, at: int, total: Doubles) -> None:
     begin = 2 * heads + h * channels
-    largest = max(total[h], states[at, h])
-    before, more = np.exp(total[h] - largest), np.exp(states[at, h] - largest)
-    total[h] = largest
+    before, more = 1.0, 1.0
+    if states[at, h] > total[h]:
+        before = 0.0 if total[h] == NO_LOGIT else np.exp(total[h] - states[at, h])
+        total[h] = states[at, h]
+    else:
+        more = np.exp(states[at, h] - total[h])
     total[heads + h] = before * total[heads + h] + more * states[at, heads + h]
-    for c in range(begin, begin + channels):
-        total[c] = before * total[c] + more * states[at, c]
+    joint, partial = total[begin : begin + channels], states[at, begin : begin + channels]
+    for c in range(channels):
+        joint[c] = before * joint[c] + more * partial[c]
 
 
 @lean
