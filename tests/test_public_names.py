@@ -18,11 +18,11 @@ PUBLIC = {
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
         "Key", "Keys", "Op", "Reason", "StringKeys", "check", "concat_keys", "delete_edge", "delete_feature",
         "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "from_edges", "keys_from_arrow",
-        "keys_of", "label", "order", "validate", "vertex",
+        "keys_of", "label", "order", "query", "validate", "vertex",
     ],
     "d3gnn.nn": [
         "GAT", "GATv2", "GCN", "GIN", "GNN", "GraphConv", "SAGE", "Stage", "GraphSAGE", "Layer", "CannotTake",
-        "Classifier", "Head", "Regressor",
+        "Classifier", "Head", "LinkPredictor", "PairHead", "Regressor", "Similarity",
         "from_pyg",
     ],
     "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],

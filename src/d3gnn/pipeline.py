@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
 from d3gnn.kernel.alerts import Alerts
-from d3gnn.kernel.operators import check_alerts, check_epsilon
+from d3gnn.kernel.operators import check_alerts, check_epsilon, check_head
 from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
+from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.model import GNN
 from d3gnn.spark.control import Kind, command
 from d3gnn.spark.host import run_inputs, run_operator, run_output, with_commands
@@ -83,6 +84,7 @@ class StreamingGNN:
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
         self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
+        check_head(model, self.schema)
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
         self.reduce, self.forward = pair_of(window)
@@ -111,9 +113,11 @@ class StreamingGNN:
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
         parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
-        return run_output(
-            plan, f"vertex-{plan.layers}", self.parts, tasks, parcels, types["src"], read_whole=read_whole
-        )
+        last = f"vertex-{plan.layers}"
+        if plan.pairs:
+            parcels = run_operator(plan, last, self.parts, tasks, parcels)
+            last = f"edge-{plan.layers + 1}"  # scores of edges, answers to queries
+        return run_output(plan, last, self.parts, tasks, parcels, types["src"], read_whole=read_whole)
 
     def start(
         self,
@@ -197,8 +201,9 @@ class StreamingGNN:
             forward=self.forward,
             clock=self.clock,
             epsilon=self.epsilon,
-            says=self.model.head is not None,
+            says=isinstance(self.model.head, Head),
             alerts=self.alerts,
+            pairs=isinstance(self.model.head, PairHead),
         )
 
     def _arrays(self, store: str) -> str:

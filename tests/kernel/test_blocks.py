@@ -16,10 +16,12 @@ from d3gnn.kernel.blocks import (
     Block,
     Kind,
     block_keys,
+    block_pairs,
     by_kind,
     joined,
     key_columns,
     pack,
+    pair_columns,
     split,
     unpack,
 )
@@ -35,15 +37,26 @@ COLUMNS: dict[Kind, tuple[tuple[str, int], ...]] = {
     Kind.REMOVES: (("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.ADDS: (("i4", 0), ("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.GONE: (("i8", 0), ("i8", 0)),
+    Kind.GONE_EDGES: (("i8", 0), ("i8", 0)),
     Kind.EDGE_VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    Kind.QUERIES: (("i4", 0), ("i4", 0), ("i1", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
     Kind.FEATURES: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 3)),
     Kind.VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 5)),
     Kind.ROOTS: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 1)),
     Kind.PARTIALS: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 4)),
     Kind.OUTPUT: (("u1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    Kind.NAMES: (("i4", 0),),
+    Kind.ENDS: (("i4", 0), ("i1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    Kind.PAIRS: (("u1", 0), ("u1", 0), ("i8", 0), ("i8", 0), ("f4", 0)),
 }
-KEYED = (Kind.VERTICES, Kind.GONE, Kind.OUTPUT)
+KEYED = (Kind.VERTICES, Kind.GONE, Kind.OUTPUT, Kind.NAMES, Kind.ENDS)
 TEXTS = ["", "a", "\0", "é", "a much longer id than eight bytes"]
+
+
+def some_keys(rng: np.random.Generator, rows: int, ids: bool) -> Keys:
+    if ids:
+        return IntKeys(rng.integers(-9, 9, rows))
+    return StringKeys.of([TEXTS[i] for i in rng.integers(0, len(TEXTS), rows)])
 
 
 @st.composite
@@ -57,12 +70,13 @@ def blocks(draw: st.DrawFn, most: int = 40) -> Block:
         column = noise.view(dtype) if dtype != "f4" else rng.standard_normal(rows * max(width, 1), np.float32)
         columns.append(column.reshape(rows, width) if width else column)
     blob: Bytes | None = None
+    ids = draw(st.booleans())
     if kind in KEYED:
-        keys: Keys = IntKeys(rng.integers(-9, 9, rows))
-        if draw(st.booleans()):
-            keys = StringKeys.of([TEXTS[i] for i in rng.integers(0, len(TEXTS), rows)])
-        last, blob = key_columns(keys)
+        last, blob = key_columns(some_keys(rng, rows, ids))
         columns.append(last)
+    elif kind in (Kind.PAIRS, Kind.GONE_EDGES):
+        both, blob = pair_columns(some_keys(rng, rows, ids), some_keys(rng, rows, ids))
+        columns += both
     full = kind is Kind.PARTIALS and draw(st.booleans())
     numbers = [draw(st.integers(0, 2**31 - 1)) for _ in range(3)]
     return Block(
@@ -167,3 +181,16 @@ def test_a_slice_of_strings_brings_only_its_own_bytes() -> None:
 def test_foreign_bytes_are_refused(junk: bytes) -> None:
     with pytest.raises(ValueError, match=r"not a block: they begin with"):
         unpack(junk)
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_pairs_of_keys_come_back_from_pieces(ids: bool) -> None:
+    rng = np.random.default_rng(1)
+    src, dst = some_keys(rng, 3000, ids), some_keys(rng, 3000, ids)
+    keys, blob = pair_columns(src, dst)
+    block = Block(Kind.PAIRS, 0, 0, (np.arange(3000), *keys), blob=blob)
+    pieces = [unpack(pack(piece)) for piece in split(block, 20_000)]
+    assert len(pieces) > 1
+    found = [block_pairs(piece) for piece in pieces]
+    assert [id for keys, _ in found for id in keys.to_list()] == src.to_list()
+    assert [id for _, keys in found for id in keys.to_list()] == dst.to_list()

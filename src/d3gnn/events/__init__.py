@@ -1,4 +1,4 @@
-"""The event format: creates, updates and deletes of vertices, edges, features and labels."""
+"""The event format: creates, updates and deletes of vertices, edges, features and labels; and queries."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from d3gnn.events.shorthand import (
     edge_feature,
     feature,
     label,
+    query,
     vertex,
 )
 
@@ -49,6 +50,7 @@ __all__ = [
     "keys_of",
     "label",
     "order",
+    "query",
     "validate",
     "vertex",
 ]

@@ -34,6 +34,8 @@ class Element(IntEnum):
     FEATURE = 2
     EDGE_FEATURE = 3
     LABEL = 4
+    #: Changes nothing: asks for the score of a pair of vertices.
+    QUERY = 5
 
 
 UNKNOWN = -1
@@ -46,7 +48,7 @@ class Event(NamedTuple):
     """One change of the graph. Times are microseconds since 1970, or any integers that order the events.
 
     A vertex, its features and its label are named by `src`; an edge and its features by `src`, `dst` and,
-    in a keyed multigraph, `key`.
+    in a keyed multigraph, `key`. A query asks for the score of `src` and `dst`.
 
     >>> Event("create", "edge", "ann", "bob", time=1)
     create edge ann -> bob at 1

@@ -36,6 +36,7 @@ class Reason(IntEnum):
     NO_SUCH_VERTEX = 22
     NO_SUCH_EDGE = 23
     UNEXPECTED_VALUE = 24
+    NO_ANSWER = 25
 
     @property
     def is_dead(self) -> bool:
@@ -53,8 +54,8 @@ _TEXT = {
     Reason.LATE: "late: a newer value is there already",
     Reason.NULL_ID: "the id of the vertex, or of one end of the edge, is null (or beyond 64 bits)",
     Reason.NULL_TIME: "the event time is null",
-    Reason.UNKNOWN_OPERATION: "the operation is none of create, update, delete",
-    Reason.UNKNOWN_ELEMENT: "the element is none of vertex, edge, feature, edge_feature, label",
+    Reason.UNKNOWN_OPERATION: "the operation is none of create, update, delete (of a query: not create)",
+    Reason.UNKNOWN_ELEMENT: "the element is none of vertex, edge, feature, edge_feature, label, query",
     Reason.UNKNOWN_FEATURE: "the schema declares no feature of this name",
     Reason.MISSING_VALUE: "there is no value to set",
     Reason.WRONG_WIDTH: "the value has another width than the schema declares",
@@ -65,7 +66,8 @@ _TEXT = {
     Reason.APPEND_ONLY: "edges of an append-only graph are neither deleted nor changed",
     Reason.NO_SUCH_VERTEX: "the vertex does not exist",
     Reason.NO_SUCH_EDGE: "the edge does not exist",
-    Reason.UNEXPECTED_VALUE: "a delete takes no value",
+    Reason.UNEXPECTED_VALUE: "neither a delete nor a query takes a value",
+    Reason.NO_ANSWER: "a query, but the model has no head for pairs (LinkPredictor, Similarity)",
 }
 
 
@@ -85,9 +87,11 @@ def check(batch: EventBatch, schema: GraphSchema) -> Small:
 
     _mark_names(batch, mark)
     is_edge = (element == Element.EDGE) | (element == Element.EDGE_FEATURE)
+    is_pair = is_edge | (element == Element.QUERY)
     mark(_is_null(batch.src), Reason.NULL_ID)
+    if is_pair.any():
+        mark(is_pair if batch.dst is None else is_pair & _is_null(batch.dst), Reason.NULL_ID)
     if is_edge.any():
-        mark(is_edge if batch.dst is None else is_edge & _is_null(batch.dst), Reason.NULL_ID)
         if schema.edges == "keyed":
             mark(is_edge if batch.key is None else is_edge & _is_null(batch.key), Reason.MISSING_KEY)
         elif batch.key is not None:
@@ -134,25 +138,27 @@ def order(batch: EventBatch) -> Ints | None:
 
 
 def _mark_names(batch: EventBatch, mark: _Mark) -> None:
-    mark((batch.op < 0) | (batch.op >= len(Op)), Reason.UNKNOWN_OPERATION)
+    unknown = (batch.op < 0) | (batch.op >= len(Op))
+    mark(unknown | ((batch.element == Element.QUERY) & (batch.op != Op.CREATE)), Reason.UNKNOWN_OPERATION)
     mark((batch.element < 0) | (batch.element >= len(Element)), Reason.UNKNOWN_ELEMENT)
     mark(batch.time == NO_TIME, Reason.NULL_TIME)
 
 
 def _mark_values(batch: EventBatch, schema: GraphSchema, mark: _Mark) -> None:
     op, element = batch.op, batch.element
-    needs_value = (element >= Element.FEATURE) & (op != Op.DELETE)
+    about_values, takes_none = _about_values(element), (op == Op.DELETE) | (element == Element.QUERY)
+    needs_value = about_values & (op != Op.DELETE)
     needs_value |= (element <= Element.EDGE) & (op == Op.UPDATE)
     if batch.values is None or batch.value_offsets is None:
         width = np.zeros(len(batch), np.int64)
     else:
         width = batch.value_offsets[1:] - batch.value_offsets[:-1]
     has_value = width > 0
-    about_feature = needs_value | has_value | ((element >= Element.FEATURE) & (op == Op.DELETE))
+    about_feature = (needs_value | has_value | about_values) & (element != Element.QUERY)
     index = feature_index(batch, schema)
     mark(about_feature & (index < 0), Reason.UNKNOWN_FEATURE)
     mark(needs_value & ~has_value, Reason.MISSING_VALUE)
-    mark(has_value & (op == Op.DELETE), Reason.UNEXPECTED_VALUE)
+    mark(has_value & takes_none, Reason.UNEXPECTED_VALUE)
     if batch.values is None or batch.value_offsets is None or not has_value.any():
         return
     # The last row and column, which -1 names as well, stand for what is unknown and marked already.
@@ -167,6 +173,11 @@ def _mark_values(batch: EventBatch, schema: GraphSchema, mark: _Mark) -> None:
     bad_before = np.concatenate([[0], np.cumsum(~np.isfinite(batch.values))])
     bad = bad_before[batch.value_offsets[1:]] > bad_before[batch.value_offsets[:-1]]
     mark(bad, Reason.NOT_FINITE)
+
+
+def _about_values(element: Small) -> Array:
+    """Which elements are values: features and labels."""
+    return (element >= Element.FEATURE) & (element <= Element.LABEL)
 
 
 def _is_null(keys: Keys) -> Array:

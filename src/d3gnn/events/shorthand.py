@@ -69,3 +69,12 @@ def label(id: Key, value: float | Value, *, time: int = 0) -> Event:
     """What is known to be true of a vertex; it may come before the vertex does."""
     values = value if isinstance(value, Sequence | np.ndarray) else [value]
     return Event("create", "label", id, value=values, time=time)
+
+
+def query(src: Key, dst: Key, *, time: int = 0) -> Event:
+    """What score do these two have? Answered with the embeddings after the batch, by a head for pairs.
+
+    >>> query("ann", "bob", time=1)
+    create query ann -> bob at 1
+    """
+    return Event("create", "query", src, dst, time=time)

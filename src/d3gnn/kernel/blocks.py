@@ -12,12 +12,17 @@ Each kind is one flat table. Columns, with their dtypes, by kind (times are even
 | REMOVES   | Partition, all        | edge slot, time, arrival                                           |
 | ADDS      | Partition, all        | edge slot, source slot, destination slot, time, arrival            |
 | GONE      | Partition, all        | time, arrival, key: a vertex is deleted that no master knows of    |
+| GONE_EDGES | Partition, all       | time, arrival, keys: of an edge that is gone, and no part knows of it |
 | EDGE_VALUES | Partition, all      | edge slot, time, arrival, features of the edge, NaN for what it lacks |
+| QUERIES   | Partition, Vertex L   | row, number, whether the second end, part to answer, time, arrival  |
 | FEATURES  | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time, arrival, values |
 | VALUES    | Vertex l-1, Edge l    | slot, time, arrival, message                                       |
 | ROOTS     | Vertex l-1, Edge l, l | row, time, arrival, root                                           |
 | PARTIALS  | Edge l, Vertex l      | row, count, time, arrival, state                                   |
 | OUTPUT    | Vertex L, out         | deleted, time, arrival, embedding, key                             |
+| NAMES     | Vertex L, Edge L+1    | slot, key: of a replica that is no master                          |
+| ENDS      | Vertex L, Edge L+1    | number, whether the second end, time, arrival, embedding, key      |
+| PAIRS     | Edge L+1, out         | asked, deleted, time, arrival, score, keys (or lengths and blob)   |
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from d3gnn.events.keys import IntKeys, Keys, StringKeys
+from d3gnn.events.keys import IntKeys, Keys, StringKeys, concat_keys
 from d3gnn.types import Array, Bytes
 
 #: No packed block is larger than this, unless a single row is.
@@ -54,22 +59,27 @@ class Kind(IntEnum):
     REMOVES = 5
     ADDS = 6
     GONE = 7
-    EDGE_VALUES = 8
-    FEATURES = 9
-    VALUES = 10
-    ROOTS = 11
-    PARTIALS = 12
-    OUTPUT = 13
+    GONE_EDGES = 8
+    EDGE_VALUES = 9
+    QUERIES = 10
+    FEATURES = 11
+    VALUES = 12
+    ROOTS = 13
+    PARTIALS = 14
+    OUTPUT = 15
+    NAMES = 16
+    ENDS = 17
+    PAIRS = 18
 
 
 # Looking a member up in its class takes longer than much of what is done with it.
 (
-    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, EDGE_VALUES, FEATURES, VALUES, ROOTS,
-    PARTIALS, OUTPUT,
+    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, GONE_EDGES, EDGE_VALUES, QUERIES,
+    FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT, NAMES, ENDS, PAIRS,
 ) = Kind  # fmt: skip
 
-#: Topology, the kinds up to this one, rides along unchanged from Partition to the last operator.
-LAST_TOPOLOGY = Kind.EDGE_VALUES
+#: Topology and queries, the kinds up to this one, ride along unchanged from Partition to the last operator.
+LAST_TOPOLOGY = Kind.QUERIES
 
 
 @dataclass(slots=True)
@@ -116,6 +126,28 @@ def block_keys(block: Block) -> Keys:
     offsets = np.zeros(len(block) + 1, np.int64)
     np.cumsum(block.columns[-1], out=offsets[1:])
     return StringKeys(offsets, block.blob)
+
+
+def pair_columns(src: Keys, dst: Keys) -> tuple[tuple[Array, Array], Bytes | None]:
+    """Two keys for each row as a block's last columns and its blob: integers, or the length of the first and
+    of both together.
+    """
+    if isinstance(src, IntKeys) and isinstance(dst, IntKeys):
+        return (src.values, dst.values), None
+    n, first, second = len(src), key_columns(src)[0], key_columns(dst)[0]
+    in_turns = concat_keys([src, dst]).take(np.arange(2 * n).reshape(2, n).T.reshape(-1))
+    return (first, first + second), key_columns(in_turns)[1] if n else np.zeros(0, np.uint8)
+
+
+def block_pairs(block: Block) -> tuple[Keys, Keys]:
+    """The keys that `pair_columns` put into a block."""
+    first, last = block.columns[-2:]
+    if block.blob is None:
+        return IntKeys(first), IntKeys(last)
+    offsets = np.zeros(2 * len(block) + 1, np.int64)
+    np.cumsum(np.stack([first, last - first], 1).reshape(-1), out=offsets[1:])
+    both = StringKeys(offsets, block.blob)
+    return both.take(np.arange(0, 2 * len(block), 2)), both.take(np.arange(1, 2 * len(block), 2))
 
 
 def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:

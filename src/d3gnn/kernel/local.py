@@ -29,7 +29,7 @@ from d3gnn.events import (
 )
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import MappedSpace, Space
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, block_keys
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, OUTPUT, PAIRS, Block, Kind, block_keys, block_pairs
 from d3gnn.kernel.log import MemoryLog, compact
 from d3gnn.kernel.operators import (
     Edge,
@@ -38,6 +38,7 @@ from d3gnn.kernel.operators import (
     Vertex,
     check_alerts,
     check_epsilon,
+    check_head,
     make_operator,
     names_of,
 )
@@ -46,6 +47,7 @@ from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
 from d3gnn.kernel.windows import Clock, Windows, check_clock, make_window, newest_event, pair_of
 from d3gnn.kernel.windows.pending import Pending
+from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.model import GNN
 from d3gnn.types import Bools, Floats, Ints, Small
 
@@ -63,6 +65,53 @@ class Update(NamedTuple):
     #: What the model's head says; None without a head, NaN where the vertex is gone.
     prediction: float | None = None
     score: float | None = None
+
+
+class Pair(NamedTuple):
+    """The score of two vertices: of those that an edge joins, or that a query has asked for."""
+
+    src: Key
+    dst: Key
+    score: float  # NaN where the edge is gone
+    time: int
+    arrival: int
+    asked: bool
+    deleted: bool
+
+
+@dataclass(slots=True)
+class PairScores:
+    """Scores of pairs, as columns; iterate for rows."""
+
+    src: Keys
+    dst: Keys
+    score: Floats
+    time: Ints
+    arrival: Ints
+    asked: Bools
+    deleted: Bools
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __iter__(self) -> Iterator[Pair]:
+        columns = (self.score, self.time, self.arrival, self.asked, self.deleted)
+        rows = zip(
+            self.src.to_list(), self.dst.to_list(), *(column.tolist() for column in columns), strict=True
+        )
+        return (Pair(*row) for row in rows)
+
+    @staticmethod
+    def of(blocks: Sequence[Block]) -> PairScores:
+        """From blocks of scores."""
+        if not blocks:
+            none, nothing = np.zeros(0, np.int64), IntKeys(np.zeros(0, np.int64))
+            return PairScores(nothing, nothing, np.zeros(0, np.float32), none, none, none > 0, none > 0)
+        asked, deleted, time, arrival, score = (
+            np.concatenate([block.columns[c] for block in blocks]) for c in range(5)
+        )
+        src, dst = (concat_keys(keys) for keys in zip(*map(block_pairs, blocks), strict=True))
+        return PairScores(src, dst, score, time, arrival, asked > 0, deleted > 0)
 
 
 class DeadLetter(NamedTuple):
@@ -89,6 +138,8 @@ class Updates:
     #: What the model's head says of each row; None without a head.
     prediction: Floats | None = None
     score: Floats | None = None
+    #: What a head for pairs says of them; None without one.
+    pairs: PairScores | None = None
 
     def __len__(self) -> int:
         return len(self.time)
@@ -155,6 +206,8 @@ class LocalEngine:
     ) -> None:
         self.model = model.eval()
         self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
+        check_head(model, self.schema)
+        self._says, self._scores = isinstance(model.head, Head), isinstance(model.head, PairHead)
         self.parts, self.folder = parts, folder
         self.epoch, self.batch = 1, 0
         self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
@@ -166,11 +219,12 @@ class LocalEngine:
         self._log = MemoryLog()
         self._opened: dict[tuple[str, int], Space] = {}
         self.partition = Partition(
-            self.schema, parts, partitioner, self._space("partition", 0), model.reads_destinations
-        )
+            self.schema, parts, partitioner, self._space("partition", 0), model.reads_destinations,
+            self._scores,
+        )  # fmt: skip
         #: Of Edge operators and of Vertex operators.
         self.windows = pair_of(window)
-        names = names_of(len(model.layers), model.degrees is not None)
+        names = names_of(len(model.layers), model.degrees is not None, self._scores)
         chain = [
             make_operator(name, model, parts, self.schema, self._space, self.windows, epsilon, alerts)
             for name in names
@@ -399,22 +453,28 @@ class LocalEngine:
             bad = np.flatnonzero(status >= Reason.NULL_ID).tolist()
             reasons = (Reason(reason).text for reason in status[bad].tolist())
             dead = [DeadLetter(*letter) for letter in zip(batch.rows(bad), reasons, strict=True)]
+        scores: PairScores | None = None
+        if self._scores:
+            scores = PairScores.of([block for block in blocks if block.kind == PAIRS])
+            blocks = [block for block in blocks if block.kind == OUTPUT]
         if not blocks:
             empty = np.zeros(0, np.int64)
             embedding = np.zeros((0, self.model.out_width), np.float32)
-            return Updates(self.batch, IntKeys(empty), embedding, empty, empty, empty > 0, status, dead)
+            return Updates(
+                self.batch, IntKeys(empty), embedding, empty, empty, empty > 0, status, dead, pairs=scores
+            )
         deleted, when, arrival, embedding = blocks[0].columns[:4]
         if len(blocks) > 1:
             deleted, when, arrival, embedding = (
                 np.concatenate([block.columns[c] for block in blocks]) for c in range(4)
             )
-        said: tuple[Floats, ...] = ()
-        if self.model.head is not None:
+        said: tuple[Floats | None, Floats | None] = None, None
+        if self._says:
             both = np.concatenate([block.columns[4] for block in blocks])
             said = both[:, 0], both[:, 1]
         ids = concat_keys([block_keys(block) for block in blocks])
         gone = deleted.view(np.bool_)
-        return Updates(self.batch, ids, embedding, when, arrival, gone, status, dead, *said)
+        return Updates(self.batch, ids, embedding, when, arrival, gone, status, dead, *said, scores)
 
     def _begin(self) -> None:
         if self.folder is not None:

@@ -67,8 +67,8 @@ class Oracle:
     (['ann', 'bob'], [('ann', 'bob')])
     """
 
-    def __init__(self, schema: GraphSchema) -> None:
-        self.schema = schema
+    def __init__(self, schema: GraphSchema, answers: bool = False) -> None:
+        self.schema, self._answers = schema, answers
         self._id_type: type[Keys] | None = None
         self._key_type: type[Keys] | None = None
         #: Vertices in the order of their creation, with their features.
@@ -107,10 +107,22 @@ class Oracle:
         positions = order(batch)
         with _no_collection():
             for i in range(len(batch)) if positions is None else positions.tolist():
-                if reasons[i] is Reason.APPLIED:
+                if reasons[i] is Reason.APPLIED and elements[i] != Element.QUERY:
                     change = _Change._make([column[i] for column in columns])
                     reasons[i] = self._handlers[elements[i], ops[i]](change)
+        for i in np.flatnonzero(batch.element == Element.QUERY).tolist():
+            if reasons[i] is Reason.APPLIED:
+                reasons[i] = self._ask(batch, columns[0][i], columns[1][i])
         return reasons
+
+    def _ask(self, batch: EventBatch, src: Key, dst: Key) -> Reason:
+        """Whether a query can be answered, after its batch."""
+        if not self._answers:
+            return Reason.NO_ANSWER
+        if self._id_type and not (type(batch.src) is type(batch.dst) is self._id_type):
+            return Reason.WRONG_ID_TYPE
+        both = src in self._features and dst in self._features
+        return Reason.APPLIED if both else Reason.NO_SUCH_VERTEX
 
     @property
     def vertices(self) -> list[Key]:
@@ -179,7 +191,8 @@ class Oracle:
     def _screen(self, batch: EventBatch) -> list[Reason]:
         """APPLIED for events that are good in themselves and name things by the right type of id."""
         reasons = [Reason(r) for r in check(batch, self.schema).tolist()]
-        good = [i for i, reason in enumerate(reasons) if reason is Reason.APPLIED]
+        asks = (batch.element == Element.QUERY).tolist()
+        good = [i for i, reason in enumerate(reasons) if reason is Reason.APPLIED and not asks[i]]
         if not good:
             return reasons
         # Dead letters are in no way applied: only a good event may fix the type.

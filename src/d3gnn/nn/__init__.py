@@ -4,7 +4,7 @@ from d3gnn.nn.gat import GAT, GATv2
 from d3gnn.nn.gcn import GCN
 from d3gnn.nn.gin import GIN
 from d3gnn.nn.graph_conv import GraphConv
-from d3gnn.nn.heads import Classifier, Head, Regressor
+from d3gnn.nn.heads import Classifier, Head, LinkPredictor, PairHead, Regressor, Similarity
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.nn.pyg import CannotTake, from_pyg
@@ -24,7 +24,10 @@ __all__ = [
     "GraphSAGE",
     "Head",
     "Layer",
+    "LinkPredictor",
+    "PairHead",
     "Regressor",
+    "Similarity",
     "Stage",
     "from_pyg",
 ]

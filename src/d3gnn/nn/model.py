@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from d3gnn.nn.heads import Head, make_head
+from d3gnn.nn.heads import Head, PairHead, make_head
 from d3gnn.nn.layer import Layer, make_layer
 from d3gnn.nn.stage import WithDegree
 
@@ -34,17 +34,18 @@ class Degree(Layer):
 
 
 class GNN(nn.Module):
-    """A chain of layers: the output of one is the input of the next. A head says something of the last.
+    """A chain of layers: the output of one is the input of the next. A head says something of the last, of
+    each vertex or of pairs of them.
 
     >>> from d3gnn.nn import SAGE
     >>> GNN([SAGE(8, 16, activation="relu"), SAGE(16, 4)])
     GNN(8 -> SAGE(mean) 16 -> SAGE(mean) 4)
     """
 
-    def __init__(self, layers: Iterable[Layer], head: Head | None = None) -> None:
+    def __init__(self, layers: Iterable[Layer], head: Head | PairHead | None = None) -> None:
         super().__init__()
         self._layers = nn.ModuleList(layers)
-        #: What is said of a vertex, beside its embedding.
+        #: What is said of a vertex, beside its embedding, or of two.
         self.head = head
         given = [cast(Layer, layer) for layer in self._layers]
         if not given:
@@ -77,8 +78,13 @@ class GNN(nn.Module):
 
     @property
     def reads_destinations(self) -> bool:
-        """Whether messages of any layer depend on their destination."""
-        return any(layer.reads_destination for layer in self._chain)
+        """Whether messages of any layer depend on their destination, or scores of edges do."""
+        return self.scores_edges or any(layer.reads_destination for layer in self._chain)
+
+    @property
+    def scores_edges(self) -> bool:
+        """Whether the head scores edges as often as their ends change."""
+        return isinstance(self.head, PairHead) and self.head.edges
 
     def config(self) -> dict[str, Any]:
         """What makes the same model again, weights aside."""

@@ -213,17 +213,18 @@ def validate(df: DataFrame, schema: GraphSchema) -> tuple[DataFrame, DataFrame]:
 def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
     """The first reason why an event is bad, in the order of `d3gnn.events.check`; null for a good one."""
     op, element, value = event["op"], event["element"], event["value"]
-    is_edge, about_values = element.isin(*_EDGE), ~element.isin("vertex", "edge")
+    is_edge, asks = element.isin(*_EDGE), element == "query"
+    about_values = ~element.isin("vertex", "edge", "query")
     deletes = op == "delete"
     needs_value = (about_values & ~deletes) | (~about_values & (op == "update"))
     width = F.coalesce(F.size(value), F.lit(0))
     has_value = width > 0
     declared = _declared_width(element, event["feature"], schema)
     reasons = [
-        (op.isNull() | ~op.isin(*_OPS), Reason.UNKNOWN_OPERATION),
+        (op.isNull() | ~op.isin(*_OPS) | (asks & (op != "create")), Reason.UNKNOWN_OPERATION),
         (element.isNull() | ~element.isin(*_ELEMENTS), Reason.UNKNOWN_ELEMENT),
         (event["time"].isNull() | (event["time"] == NO_TIME), Reason.NULL_TIME),
-        (event["src"].isNull() | (is_edge & event["dst"].isNull()), Reason.NULL_ID),
+        (event["src"].isNull() | ((is_edge | asks) & event["dst"].isNull()), Reason.NULL_ID),
         (is_edge & event["key"].isNull(), Reason.MISSING_KEY)
         if schema.edges == "keyed"
         else (is_edge & event["key"].isNotNull(), Reason.UNEXPECTED_KEY),
@@ -231,9 +232,9 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
     if schema.edges == "append":
         reasons.append((is_edge & ((op != "create") | (element == "edge_feature")), Reason.APPEND_ONLY))
     reasons += [
-        ((needs_value | has_value | (about_values & deletes)) & declared.isNull(), Reason.UNKNOWN_FEATURE),
+        ((needs_value | has_value | about_values) & ~asks & declared.isNull(), Reason.UNKNOWN_FEATURE),
         (needs_value & ~has_value, Reason.MISSING_VALUE),
-        (has_value & deletes, Reason.UNEXPECTED_VALUE),
+        (has_value & (deletes | asks), Reason.UNEXPECTED_VALUE),
         (has_value & (width != declared), Reason.WRONG_WIDTH),
         (has_value & F.exists(value, _is_not_finite), Reason.NOT_FINITE),
     ]

@@ -23,7 +23,7 @@ from d3gnn.spark.control import control_stream
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
 from d3gnn.spark.metrics import Said
 from d3gnn.spark.parcels import Parcels
-from d3gnn.spark.rows import COMMAND, OUTPUT, SAYS, output_rows, read_rows
+from d3gnn.spark.rows import COMMAND, output_columns, output_rows, read_rows
 from d3gnn.spark.runtime import Plan, Runtime
 
 Batches = Iterator[pa.RecordBatch]
@@ -90,11 +90,10 @@ def run_output(
 ) -> DataFrame:
     """The last operator; rows for people come out. Not everybody reads all of them, unless `read_whole`."""
     task = _output_task(plan, name, sources)
-    says = f"{SAYS}, " if plan.says else ""
-    columns = f"part int, id {id_type}, {OUTPUT}, {says}said {metrics.SAID}"
+    columns = f"{output_columns(plan, id_type)}, said {metrics.SAID}"
     schema = cast(StructType, StructType.fromDDL(columns))
-    # Numbers that cannot be null are written without a look at each.
-    schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
+    if not plan.pairs:  # numbers that cannot be null are written without a look at each
+        schema["embedding"].dataType = ArrayType(FloatType(), containsNull=False)
     rows = _exchange(plan, tasks, parcels).mapInArrow(task, schema)
     rows = metrics.watch(name, rows, "said").drop("said")
     if not read_whole:  # a last exchange, so that every operator has run, whatever is asked of the output

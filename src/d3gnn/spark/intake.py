@@ -15,21 +15,19 @@ from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from d3gnn.events import NO_TIME, Element, EventBatch, Keys, Op, Reason
+from d3gnn.events import EventBatch, Reason
 from d3gnn.kernel.arrays import MappedSpace
-from d3gnn.kernel.blocks import GONE, Block, key_columns
 from d3gnn.kernel.log import compact
-from d3gnn.kernel.operators.partition import Partition, Partitioned
+from d3gnn.kernel.operators.partition import Partitioned
 from d3gnn.kernel.windows import newest_event
+from d3gnn.spark.gone import Gone
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
 from d3gnn.spark.parcels import Stamp
 from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
-from d3gnn.types import Bools
 
 #: Counters of Partition's space: the version of the model, the windows, the clocks after the last batch.
 _MODEL, _CLOCK, _WINDOWS, _NEWEST_EVENT = 100, 101, 102, 103
@@ -134,7 +132,10 @@ class Intake:
         if logged is not None:
             entry, meta = logged
             self._log.same_input(meta, batch_events)
-            return self._runtime.partition.process(entry.events, 0, replay=entry.part), _logged_clocks(meta)
+            partition = self._runtime.partition
+            result = partition.process(entry.events, 0, replay=entry.part)
+            result.blocks += partition.queries(batch_events, meta.clock)  # of which the log knows nothing
+            return result, _logged_clocks(meta)
         self._log.check_next(batch)
         clock = max(time.time_ns() // 1000, last.batch)
         result = self._runtime.partition.process(batch_events, clock)
@@ -156,10 +157,9 @@ class Intake:
         """Everything up to and with this batch, as one batch."""
         partition, plan = self._runtime.partition, self._plan
         events = _NO_EVENTS if events is None else events
-        doomed = _vertex_deletes(events)
-        was_there = np.zeros(len(doomed), np.bool_)
+        gone = Gone(events, plan.schema.directed, edges=self._runtime.model.scores_edges)
         meta = self._log.meta(batch)
-        if meta is not None and not len(doomed):
+        if meta is not None and not gone:
             self._log.same_input(meta, events)
             clocks = _logged_clocks(meta)
         else:
@@ -168,7 +168,7 @@ class Intake:
             before = compact(self._log.entries(batch - 1), plan.schema, plan.parts)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
-            was_there = _exist(partition, doomed.src)
+            gone.see(partition, before)
             _, clocks = self._next(_logged_clocks(last) if last else Clocks(0, 0), batch, events)
         space.reset()
         self._log.compact(batch, plan.schema, plan.parts)
@@ -177,10 +177,8 @@ class Intake:
             result = partition.process(_NO_EVENTS, 0)
         else:
             result = partition.process(whole.events, 0, replay=whole.part)
-        # The snapshot knows nothing of the vertices that this batch deletes; readers of the output must.
-        gone = was_there & ~_exist(partition, doomed.src)
-        if gone.any():
-            result.blocks.append(_tombstones(doomed.take(gone), time.time_ns() // 1000))
+        result.blocks += gone.blocks(partition, whole, time.time_ns() // 1000)
+        result.blocks += partition.queries(events, clocks.batch)
         return result, clocks
 
     def _all_whole(self, stamp: Stamp) -> bool:
@@ -225,26 +223,3 @@ def _clocks(space: MappedSpace) -> Clocks:
 
 def _logged_clocks(meta: EntryMeta) -> Clocks:
     return Clocks(meta.clock, meta.newest_event)
-
-
-def _vertex_deletes(events: EventBatch) -> EventBatch:
-    """The last event that deletes each vertex that any of them deletes."""
-    deletes = (events.op == Op.DELETE) & (events.element == Element.VERTEX)
-    if events.src.valid is not None:
-        deletes &= events.src.valid
-    at = np.flatnonzero(deletes)
-    last = dict(zip(events.src.take(at).to_list(), at.tolist(), strict=True))
-    return events.take(np.array(list(last.values()), np.int64))
-
-
-def _exist(partition: Partition, ids: Keys) -> Bools:
-    if not len(partition.live_ids()):  # then there is nothing to look into
-        return np.zeros(len(ids), np.bool_)
-    return partition.locate(ids)[0] >= 0
-
-
-def _tombstones(deletes: EventBatch, clock: int) -> Block:
-    arrival = np.full(len(deletes), NO_TIME) if deletes.arrival is None else deletes.arrival
-    keys, blob = key_columns(deletes.src)
-    columns = (deletes.time, np.where(arrival == NO_TIME, clock, arrival), keys)
-    return Block(GONE, 0, 0, columns, blob=blob)

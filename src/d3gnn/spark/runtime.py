@@ -73,6 +73,8 @@ class Plan:
     #: Whether the model has a head, and what of that it says comes out.
     says: bool = False
     alerts: Alerts | None = None
+    #: Whether the head is for pairs of vertices: then their scores come out.
+    pairs: bool = False
 
     @property
     def windows(self) -> str:
@@ -85,7 +87,7 @@ class Plan:
     @property
     def operators(self) -> list[str]:
         """Behind Partition, in the order in which a batch passes them."""
-        return names_of(self.layers, self.degrees)
+        return names_of(self.layers, self.degrees, self.pairs)
 
     @property
     def large(self) -> Path:
@@ -140,7 +142,7 @@ class Runtime:
     def partition(self) -> Partition:
         plan = self.plan
         space = self.space("partition", 0)
-        return Partition(plan.schema, plan.parts, plan.partitioner, space, plan.destinations)
+        return Partition(plan.schema, plan.parts, plan.partitioner, space, plan.destinations, plan.pairs)
 
     @cached_property
     def board(self) -> Board:
@@ -153,8 +155,9 @@ class Runtime:
             plan = self.plan
             windows = plan.reduce, plan.forward
             operator = make_operator(
-                name, self.model, plan.parts, plan.schema, self.space, windows, plan.epsilon, plan.alerts
-            )
+                name, self.model, plan.parts, plan.schema, self.space, windows, plan.epsilon, plan.alerts,
+                tells_vertices=False,
+            )  # fmt: skip
             self._operators[name] = operator
         return operator
 

@@ -12,6 +12,7 @@ import numpy as np
 from d3gnn.events import GraphSchema, Key, Keys, keys_of
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
+from d3gnn.nn.heads import PairHead
 from d3gnn.spark.graph_log import GraphLog
 from d3gnn.spark.models import get_model, newest_model
 from d3gnn.spark.runtime import STORE, Plan, Runtime, absolute, default_arrays
@@ -51,6 +52,7 @@ def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
         layers=len(model.layers),
         degrees=model.degrees is not None,
         destinations=model.reads_destinations,
+        pairs=isinstance(model.head, PairHead),
     )
 
 

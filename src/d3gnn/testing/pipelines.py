@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from d3gnn.events import Event, EventBatch, GraphSchema, Key, Reason
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
-from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.nn import GNN, GraphSAGE, PairHead
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.spark.event_files import EventFiles
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
@@ -58,7 +58,7 @@ class TableWitness:
         self, files: EventFiles, schema: GraphSchema, model: GNN, *, tolerance: float = 1e-5
     ) -> None:
         self.files, self.model, self.tolerance = files, model, tolerance
-        self.oracle = Oracle(schema.for_model(model.in_width))
+        self.oracle = Oracle(schema.for_model(model.in_width), answers=isinstance(model.head, PairHead))
         self._ends: list[int] = []  # rows of all files up to each
         self._after: list[dict[Key, Floats]] = []  # the embeddings after each
         self._reasons: list[Counter[Reason]] = []

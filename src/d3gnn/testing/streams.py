@@ -42,6 +42,7 @@ _MIX: list[tuple[tuple[str, str], int]] = [
     (("delete", "label"), 1),
     (("again", "edge"), 1),
     (("again", "vertex"), 1),
+    (("create", "query"), 2),
     (("bad", ""), 3),
 ]
 _KINDS = [kind for kind, times in _MIX for _ in range(times)]
@@ -96,8 +97,10 @@ def event_batches(
     n_vertices: int = 6,
     bad: bool = True,
 ) -> list[list[Event]]:
-    """Batches of events for this schema, with repeats, late events and, unless `bad` is off, bad ones."""
-    kinds = [kind for kind in _KINDS if bad or kind[0] != "bad"]
+    """Batches of events for this schema, with repeats, late events and, unless `bad` is off, queries and bad
+    ones.
+    """
+    kinds = [kind for kind in _KINDS if bad or (kind[0] != "bad" and kind[1] != "query")]
     pool = _POOLS[ids][:n_vertices]
     entry = _entry(schema, pool + 2 * pool[:3], kinds)  # some ids more often, so that events meet
     batches = []
@@ -128,10 +131,10 @@ def _entry(draw: Draw, schema: GraphSchema, pool: list[Key], kinds: list[tuple[s
 
 def _event(draw: Draw, schema: GraphSchema, pool: list[Key], op: str, element: str) -> Event:
     """An event that is good in itself wherever the schema allows such events."""
-    is_edge = element.startswith("edge")
+    is_edge, asks = element.startswith("edge"), element == "query"
     widths: Mapping[str, int] = schema.edge_features if is_edge else schema.features
     name, width = None, schema.label_width if element == "label" else 0
-    if element != "label" and widths:
+    if element not in ("label", "query") and widths:
         name = draw(_one_of(*widths, *([None] if "x" in widths else [])))
         width = widths[name or "x"]
     value = None
@@ -139,7 +142,7 @@ def _event(draw: Draw, schema: GraphSchema, pool: list[Key], op: str, element: s
     if width and op != "delete" and (needs_value or draw(_BOOLEANS)):
         first = draw(_HALVES)
         value = [first / 2 + j for j in range(width)]
-    src, dst = draw(_one_of(*pool)), draw(_one_of(*pool)) if is_edge else None
+    src, dst = draw(_one_of(*pool)), draw(_one_of(*pool)) if is_edge or asks else None
     key = draw(_KEYS) if is_edge and schema.edges == "keyed" else None
     return Event(op, element, src, dst, key, name, value, draw(_TIMES))
 
@@ -178,6 +181,12 @@ def _bad_edge(**changes: Any) -> _MakeBad:
     return make
 
 
+def _bad_query(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
+    event = _event(draw, schema, pool, "create", "query")
+    wrong = draw(st.sampled_from([("op", "delete"), ("op", "update"), ("dst", None), ("value", [1.0])]))
+    return _changed(event, dict([wrong]))
+
+
 def _bad_feature(**changes: Any) -> _MakeBad:
     def make(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
         return _event(draw, schema, pool, "create", "feature")._replace(**changes)
@@ -209,6 +218,8 @@ _BAD: list[_MakeBad] = [
     _bad_edge(element="hyperedge"),
     _wrong_key,
     _wrong_key,
+    _bad_query,
+    _bad_query,
     _bad_feature(src=None),
     _bad_feature(feature="nope"),
     _bad_feature(value=None),

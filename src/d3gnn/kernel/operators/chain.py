@@ -8,14 +8,15 @@ from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.operators.base import Operator, Spaces
 from d3gnn.kernel.operators.edge import Edge
+from d3gnn.kernel.operators.pairs import Pairs, Scored
 from d3gnn.kernel.operators.vertex import Vertex
 from d3gnn.kernel.windows import Window
-from d3gnn.nn.heads import Classifier
+from d3gnn.nn.heads import Classifier, Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 
 
-def names_of(layers: int, degrees: bool) -> list[str]:
+def names_of(layers: int, degrees: bool, pairs: bool = False) -> list[str]:
     """The operators' names, in the order in which a batch passes them.
 
     >>> names_of(2, degrees=False)
@@ -23,7 +24,17 @@ def names_of(layers: int, degrees: bool) -> list[str]:
     """
     numbers = range(layers + 1)
     names = [f"{kind}-{i}" for i in numbers for kind in ("edge", "vertex")]
-    return names if degrees else names[1:]
+    return names[0 if degrees else 1 :] + ([f"edge-{layers + 1}"] if pairs else [])
+
+
+def check_head(model: GNN, schema: GraphSchema) -> None:
+    """Refuse scores of edges that cannot be told apart when one of them goes."""
+    if model.scores_edges and schema.edges in ("multi", "keyed"):
+        raise ValueError(
+            f"edges='{schema.edges}': parallel edges have one score, and whether one is left when another "
+            "goes is not known where they are scored. Take edges='simple' or 'append', or a head with "
+            "edges=False, which answers queries"
+        )
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -53,18 +64,27 @@ def make_operator(
     windows: tuple[Window | None, Window | None],
     epsilon: float = 0.0,
     alerts: Alerts | None = None,
+    tells_vertices: bool = True,
 ) -> Operator[Any]:
-    """One of them, by name; `windows` are those of Edge and of Vertex operators."""
+    """One of them, by name; `windows` are those of Edge and of Vertex operators.
+
+    `tells_vertices` is whether updates of vertices come out where the model's head is for pairs.
+    """
     kind, number = name.split("-")
     index, (reduce, forward) = int(number), windows
+    is_last, pairs = index == len(model.layers), isinstance(model.head, PairHead)
     if kind == "vertex":
-        layers: list[Layer | None] = [None, *model.layers, None]
+        scored = Scored(model.out_width) if model.scores_edges else None
+        layers: list[Layer | None] = [None, *model.layers, scored]
         degrees = index == 0 and model.degrees is not None
-        head = model.head if index == len(model.layers) else None
+        head = model.head if is_last and isinstance(model.head, Head) else None
         return Vertex(
             index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees, epsilon, head,
-            alerts if head else None,
+            alerts if head else None, tells_vertices or not pairs,
         )  # fmt: skip
+    if index > len(model.layers):
+        assert isinstance(model.head, PairHead)
+        return Pairs(index, model.head, model.out_width, spaces, alerts)
     if index > 0:
         return Edge(index, parts, model.layers[index - 1], spaces, reduce)
     assert model.degrees is not None

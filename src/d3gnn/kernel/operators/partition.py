@@ -28,6 +28,7 @@ from d3gnn.kernel.blocks import (
     EDGE_VALUES,
     FEATURES,
     LEAVES,
+    QUERIES,
     REMOVES,
     REPLICAS,
     SOURCES,
@@ -93,7 +94,8 @@ class Partitioned:
 class Partition:
     """The one operator that sees every event, and the only one that knows ids.
 
-    With `destinations`, vertices send values to where edges end as well as to where they begin.
+    With `destinations`, vertices send values to where edges end as well as to where they begin. `answers` is
+    whether there is someone to answer queries.
     """
 
     name = "partition"
@@ -105,10 +107,12 @@ class Partition:
         which: str | Partitioner = "hdrf",
         space: Space | None = None,
         destinations: bool = False,
+        answers: bool = False,
     ) -> None:
         if parts < 1:
             raise ValueError(f"parts={parts}: at least 1, please")
         self.schema, self.parts, self.partitioner = schema, parts, partitioner(which)
+        self._answers = answers
         self.space = Space() if space is None else space
         self.metrics: Counter[str] = Counter()
         space, counters = self.space, self.space.counters
@@ -188,6 +192,8 @@ class Partition:
             feature = feature_index(batch, self.schema)
             if replay is None:
                 status = check(batch, self.schema)
+        asked = _EMPTY64 if plain else np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
+        status[asked] = Reason.NO_SUCH_VERTEX  # until the batch has passed, after which they are asked
         if replay is None:
             order = order_of(batch)
         arrival = self._arrival(batch, clock)
@@ -202,8 +208,37 @@ class Partition:
         )  # fmt: skip
         blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
         entry = self._entry(batch, order, status, arrival, made, first_vertex, replay, clean)
+        if len(asked):
+            status[asked] = self._ask(blocks, batch, asked, arrival)
         self._count(status, clean)
         return Partitioned(blocks, status, entry, made, first_vertex, clean)
+
+    def queries(self, batch: EventBatch, clock: int) -> list[Block]:
+        """What asks the batch's queries of the graph as it is: for a batch that is in the graph already."""
+        blocks: list[Block] = []
+        asked = np.flatnonzero((batch.element == Element.QUERY) & (check(batch, self.schema) == 0))
+        if len(asked):
+            self._ask(blocks, batch, asked, self._arrival(batch, clock))
+        return blocks
+
+    def _ask(self, blocks: list[Block], batch: EventBatch, asked: Ints, arrival: Ints) -> Small:
+        """Ask both masters of each pair for its value; what becomes of each query."""
+        assert batch.dst is not None
+        if not self._answers:
+            return np.full(len(asked), Reason.NO_ANSWER, np.int8)
+        if not (self.ids.keys.accepts(batch.src) and self.ids.keys.accepts(batch.dst)):
+            return np.full(len(asked), Reason.WRONG_ID_TYPE, np.int8)
+        ends = [self.locate(keys.take(asked)) for keys in (batch.src, batch.dst)]
+        (src_part, _), (dst_part, _) = ends
+        there = (src_part >= 0) & (dst_part >= 0)
+        part, row = (np.concatenate(both) for both in zip(*ends, strict=True))
+        is_second = np.repeat(np.array([0, 1], np.int8), len(asked))
+        # The part of the second end answers: one of the two is there already.
+        same = (asked.astype(np.int32), dst_part, batch.time[asked], arrival[asked])
+        number, answering, when, came = (np.tile(column, 2) for column in same)
+        columns = (row, number, is_second, answering, when, came)
+        self._group(blocks, QUERIES, np.where(np.tile(there, 2), part, -1).astype(np.int32), columns)
+        return np.where(there, Reason.APPLIED, Reason.NO_SUCH_VERTEX).astype(np.int8)
 
     def labels(self) -> tuple[Keys, Floats]:
         """Every id that has a label, also those whose vertex has not come yet, and the labels."""

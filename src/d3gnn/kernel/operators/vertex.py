@@ -7,22 +7,27 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
+from d3gnn.events.keys import Keys
 from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.aggregators import Aggregator, Attention, Degrees, aggregator_of
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
     DROPS,
+    ENDS,
     FEATURES,
     GONE,
     LAST_TOPOLOGY,
+    NAMES,
     OUTPUT,
     PARTIALS,
+    QUERIES,
     ROOTS,
     SOURCES,
     VALUES,
     VERTICES,
     Block,
+    Kind,
     block_keys,
     by_kind,
     joined,
@@ -30,6 +35,7 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
+from d3gnn.kernel.operators.pairs import Scored
 from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
@@ -57,6 +63,8 @@ class Vertex(Operator[m.VertexState]):
     In its window, changed masters wait to be computed and sent. Changes of no more than `epsilon` since a
     value was sent do not travel on. With `degrees`, Vertex 0 takes the degrees
     that Edge 0 counts into the rows of its values, behind the features.
+
+    The last one knows ids: it tells of its values, unless told not to, and sends them to answer queries.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class Vertex(Operator[m.VertexState]):
         epsilon: float = 0.0,
         head: Head | None = None,
         alerts: Alerts | None = None,
+        tells: bool = True,
     ) -> None:
         super().__init__(spaces, window)
         self.name = f"vertex-{index}"
@@ -83,6 +92,8 @@ class Vertex(Operator[m.VertexState]):
             self._aggregator = Degrees()
         self._features, self.epsilon = schema.width, epsilon
         self.head, self.alerts = head, alerts
+        self._is_last = following is None or isinstance(following, Scored)
+        self._tells = self._is_last and tells
         self.width = layer.out_width if layer else schema.width + (DEGREE_WIDTH if degrees else 0)
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
@@ -121,12 +132,17 @@ class Vertex(Operator[m.VertexState]):
             self._wait(state, moment, drops)
             changed = self._renew(state, self.layer)
         self.metrics["touched"] += len(changed[0])
-        if self.following is None:
-            rows = self._output(state, part, drops, *changed) if len(changed[0]) or drops else []
-            return rows + [self._tombstones(part, block) for block in found[GONE]]
-        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
-        if len(changed[0]) or sources:
-            out += self._send(state, part, sources, self.following, *changed)
+        out: list[Block] = []
+        if self.following is not None:
+            out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
+            if len(changed[0]) or sources:
+                out += self._send(state, part, sources, self.following, *changed)
+        if self._tells:
+            if len(changed[0]) or drops:
+                out += self._output(state, part, drops, *changed)
+            out += [self._tombstones(part, block) for block in found[GONE]]
+        if found[QUERIES] and self._is_last:
+            out += self._ends(state, part, joined(found[QUERIES]))
         return out
 
     def values(self, part: int, rows: Array) -> Floats:
@@ -140,7 +156,7 @@ class Vertex(Operator[m.VertexState]):
             state.reserve_rows(vertices.extent)
             row, slot = vertices.columns[:2]
             m.settle(row, slot, state.rows.slot, state.rows.unsent)
-            if self.following is None:
+            if self._is_last:
                 state.keys.put(row, block_keys(vertices), vertices.extent)
         if drops:
             gone, rows = drops.columns[0], state.rows
@@ -257,6 +273,8 @@ class Vertex(Operator[m.VertexState]):
         else:
             blocks = self._spread(state, part, row, new_part, new_slot, columns)
         if sources:
+            if self._is_last:
+                blocks += self._by_part(NAMES, part, new_part, (new_slot,), state.keys.take(new_row))
             state.reserve_links(len(sources))
             m.link(new_row, new_part, new_slot, *state.links, state.space.counters)
         if not following.sends_value and changed:
@@ -281,6 +299,24 @@ class Vertex(Operator[m.VertexState]):
                 mine = tuple([column[begin:end] for column in out])
                 blocks.append(Block(VALUES, part, target, mine))
             begin = end
+        return blocks
+
+    def _ends(self, state: m.VertexState, part: int, queries: Block | None) -> list[Block]:
+        """What those who answer queries have to know of masters here."""
+        assert queries is not None
+        row, number, is_second, answering, time, arrival = queries.columns
+        columns = (number, is_second, time, arrival, state.rows.value[row])
+        return self._by_part(ENDS, part, answering, columns, state.keys.take(row))
+
+    def _by_part(
+        self, kind: Kind, part: int, target: Ints32, columns: tuple[Array, ...], keys: Keys
+    ) -> list[Block]:
+        """A block with keys for each part that there is something for."""
+        blocks = []
+        for to in np.unique(target).tolist():
+            mine = np.flatnonzero(target == to)
+            key, blob = key_columns(keys.take(mine))
+            blocks.append(Block(kind, part, to, (*(column[mine] for column in columns), key), blob=blob))
         return blocks
 
     def _output(
