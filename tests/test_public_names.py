@@ -12,13 +12,14 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges",
+        "from_queries",
         "latency", "latest", "metrics", "nn", "session", "windows",
     ],
     "d3gnn.events": [
         "DEFAULT_FEATURE", "NO_TIME", "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "IntKeys",
         "Key", "Keys", "Op", "Reason", "StringKeys", "check", "concat_keys", "delete_edge", "delete_feature",
-        "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "from_edges", "keys_from_arrow",
-        "keys_of", "label", "order", "query", "validate", "vertex",
+        "delete_vertex", "edge", "edge_feature", "feature", "feature_index", "from_edges", "from_queries",
+        "keys_from_arrow", "keys_of", "label", "order", "query", "validate", "vertex",
     ],
     "d3gnn.nn": [
         "GAT", "GATv2", "GCN", "GIN", "GNN", "GraphConv", "SAGE", "Stage", "GraphSAGE", "Layer", "CannotTake",

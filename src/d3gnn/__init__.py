@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from d3gnn.kernel.local import LocalEngine
     from d3gnn.kernel.partitioners import HDRF, Random
     from d3gnn.pipeline import StreamingGNN
-    from d3gnn.spark.frames import from_edges, latest
+    from d3gnn.spark.frames import from_edges, from_queries, latest
     from d3gnn.spark.metrics import latency, metrics
     from d3gnn.spark.session import session
 
@@ -23,6 +23,7 @@ __all__ = [
     "StreamingGNN",
     "events",
     "from_edges",
+    "from_queries",
     "latency",
     "latest",
     "metrics",
@@ -41,6 +42,7 @@ _HOMES = {
     "Random": "d3gnn.kernel.partitioners",
     "StreamingGNN": "d3gnn.pipeline",
     "from_edges": "d3gnn.spark.frames",
+    "from_queries": "d3gnn.spark.frames",
     "latency": "d3gnn.spark.metrics",
     "latest": "d3gnn.spark.frames",
     "metrics": "d3gnn.spark.metrics",

@@ -34,8 +34,9 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 
 def test_edges_with_nothing_but_ends(spark: SparkSession) -> None:
     events = from_edges(spark.createDataFrame([(1, 2)], "a int, b smallint"), "a", "b")
-    assert types(events) == {"op": "string", "element": "string", "src": "bigint", "dst": "bigint"}
-    assert rows(events) == [("create", "edge", 1, 2)]
+    names = {"op": "string", "element": "string", "src": "bigint", "dst": "bigint", "time": "bigint"}
+    assert types(events) == names
+    assert rows(events) == [("create", "edge", 1, 2, 0)]
 
 
 def test_edges_with_everything(spark: SparkSession) -> None:
@@ -193,7 +194,7 @@ def test_it_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) 
 def test_it_agrees_with_check_on_every_combination(spark: SparkSession, schema: GraphSchema) -> None:
     choices: dict[str, list[Any]] = {
         "op": ["create", "update", "delete", "destroy", None],
-        "element": ["vertex", "edge", "feature", "edge_feature", "label", "hyperedge", None],
+        "element": ["vertex", "edge", "feature", "edge_feature", "label", "query", "hyperedge", None],
         "src": [1, None],
         "dst": [2, None],
         "key": [0, None],
@@ -209,6 +210,7 @@ def test_it_agrees_with_check_on_every_combination(spark: SparkSession, schema: 
         Reason.NO_SUCH_VERTEX,
         Reason.NO_SUCH_EDGE,
         Reason.WRONG_ID_TYPE,
+        Reason.NO_ANSWER,
     }
     seldom = {Reason.MISSING_KEY, Reason.UNEXPECTED_KEY, Reason.APPEND_ONLY}
     assert set(Reason) - in_the_graph - seldom <= agrees(spark, [table], schema)

@@ -20,7 +20,7 @@ from d3gnn.events.shorthand import (
 )
 
 if TYPE_CHECKING:
-    from d3gnn.spark.frames import from_edges, validate
+    from d3gnn.spark.frames import from_edges, from_queries, validate
 
 __all__ = [
     "DEFAULT_FEATURE",
@@ -46,6 +46,7 @@ __all__ = [
     "feature",
     "feature_index",
     "from_edges",
+    "from_queries",
     "keys_from_arrow",
     "keys_of",
     "label",
@@ -58,6 +59,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Events as DataFrames need Spark, which events themselves do not.
-    if name in ("from_edges", "validate"):
+    if name in ("from_edges", "from_queries", "validate"):
         return getattr(import_module("d3gnn.spark.frames"), name)
     raise AttributeError(f"module 'd3gnn.events' has no attribute {name!r}")

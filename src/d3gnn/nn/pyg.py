@@ -16,7 +16,7 @@ from d3gnn.nn.gat import GAT, GATv2
 from d3gnn.nn.gcn import GCN
 from d3gnn.nn.gin import GIN
 from d3gnn.nn.graph_conv import GraphConv
-from d3gnn.nn.heads import Head
+from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.nn.modules import Jump, describe
@@ -33,7 +33,7 @@ class CannotTake(TypeError):
     """A part of a model that has no counterpart here."""
 
 
-def from_pyg(module: nn.Module, *, weighted: bool = False, head: Head | None = None) -> GNN:
+def from_pyg(module: nn.Module, *, weighted: bool = False, head: Head | PairHead | None = None) -> GNN:
     """A trained model of torch_geometric as one that is kept up to date, with its weights.
 
     It takes torch_geometric's GraphSAGE, GCN, GIN and GAT, its Sequential, and single layers: SAGEConv,

@@ -14,13 +14,14 @@ from pyspark.sql import types as T
 
 from d3gnn.events import DEFAULT_FEATURE, NO_TIME, Element, GraphSchema, Op, Reason
 
-__all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "latest", "validate"]
+__all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "latest", "validate"]
 
 #: The columns of an event, in the order in which `event_columns` gives them.
 EVENT_COLUMNS = (
     "op", "element", "src", "dst", "key", "feature", "value", "time", "arrival", "partition", "offset",
 )  # fmt: skip
 OUTPUT_COLUMNS = ("id", "embedding", "time", "arrival", "batch", "model_version", "deleted")
+PAIR_COLUMNS = ("src", "dst", "score", "asked", "time", "arrival", "batch", "model_version", "deleted")
 
 _MICROS_PER_DAY = 86_400_000_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -72,8 +73,19 @@ def from_edges(
     types = {field.name: field.dataType for field in edges.schema}
     converters = _EDGE_LIST | dict.fromkeys(("src", "dst"), _one_type(types["src"], types["dst"]))
     found = _convert(edges, converters, {name: column or name for name, column in given.items()})
-    found = {"op": F.lit("create"), "element": F.lit("edge")} | found
+    # All that an event needs, so that it is whole among others, too.
+    found = {"op": F.lit("create"), "element": F.lit("edge"), "time": F.lit(0).cast("bigint")} | found
     return edges.select(*(found[name].alias(name) for name in EVENT_COLUMNS if name in found))
+
+
+def from_queries(
+    df: DataFrame, src: str = "src", dst: str = "dst", ts: str | None = None, arrival: str | None = None
+) -> DataFrame:
+    """Queries, from a DataFrame with a row for each pair that is asked for; the arguments name its columns.
+
+    Put them among the events that change the graph: `events.unionByName(queries, allowMissingColumns=True)`.
+    """
+    return from_edges(df, src, dst, ts, arrival=arrival).withColumn("element", F.lit("query"))
 
 
 def _one_type(*types: T.DataType) -> _Convert:
@@ -268,10 +280,20 @@ def _is_not_finite(number: Column) -> Column:
 
 
 def latest(spark: SparkSession, path: str) -> DataFrame:
-    """An output table (a folder of Parquet files) as one row per id, the newest, without the deleted ones."""
+    """An output table (a folder of Parquet files) as one row per id, the newest, without the deleted ones.
+
+    A table of scores becomes one row per edge; answers to queries are left out.
+    """
     table = spark.read.parquet(path)
-    if missing := [name for name in OUTPUT_COLUMNS if name not in table.columns]:
+    of_pairs = "asked" in table.columns
+    expected = PAIR_COLUMNS if of_pairs else OUTPUT_COLUMNS
+    if missing := [name for name in expected if name not in table.columns]:
         raise ValueError(f"{path} is no output table of a pipeline: it has no column {', '.join(missing)}")
     row = F.struct(*(F.col(f"`{name}`") for name in table.columns))
-    newest = table.groupBy("id").agg(F.max_by(row, "batch").alias("row"))
+    if of_pairs:
+        table, names = table.where(~F.col("asked")), ["src", "dst"]
+    else:
+        names = ["id"]
+    # An edge that went and came again in one batch has two rows: it is there.
+    newest = table.groupBy(*names).agg(F.max_by(row, F.struct("batch", ~F.col("deleted"))).alias("row"))
     return newest.where(~F.col("row.deleted")).select("row.*")
