@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+import torch
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -30,7 +31,7 @@ from d3gnn.cli import app
 from d3gnn.cli.spark import first_words, known_problem
 from d3gnn.events import Event, GraphSchema
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn import GNN, SAGE, GraphSAGE, Regressor
 from d3gnn.sources.files import look
 from d3gnn.sources.stream import stream_events
 from d3gnn.spark.frames import event_columns
@@ -241,6 +242,17 @@ def test_a_file_is_cut_and_a_bad_event_stops(spark: SparkSession, folder: Path) 
     assert err.splitlines()[-1] == "error: batch 0: delete edge 3 -> 4 at 2: the edge does not exist"
 
 
+def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> None:
+    torch.manual_seed(0)
+    GNN([SAGE(3, 4)], Regressor()).save(folder / "model.safetensors")
+    path = write(folder / "edges.csv", "".join(["src,dst\n", *(f"{i},{(i * 7) % 30}\n" for i in range(30))]))
+    command: list[str | Path] = ["run", path, "--model", folder / "model.safetensors"]
+    run(*command, *places(folder / "all"))
+    scores = sorted(ds.dataset(folder / "all" / "out").to_table()["score"].to_pylist())
+    run(*command, *places(folder / "few"), "--threshold", scores[-5])
+    assert sorted(ds.dataset(folder / "few" / "out").to_table()["score"].to_pylist()) == scores[-5:]
+
+
 def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
     write(folder / "in" / "a.csv", "src,dst\n1,2\n")
 
@@ -291,6 +303,8 @@ def test_demo_on_spark(spark: SparkSession, folder: Path) -> None:
         (("a.csv", "--model", "nothing"), "no model at nothing"),
         (("a.csv", "--model", "a.csv"), "a.csv is not a safetensors file"),
         (("a.csv", "--model", "a.csv", "--widths", "8,4"), "leave out the other options"),
+        (("a.csv", "--classes", "a"), "--classes a: numbers of classes"),
+        (("a.csv", "--threshold", "0.5"), "alerts need a head"),
         (("a.csv", "--parts", "0"), "parts=0: at least 1"),
         (("a.csv", "--batch", "0"), "--batch 0: at least 1"),
         (("a.csv", "--follow"), "--follow waits for new files in a folder"),

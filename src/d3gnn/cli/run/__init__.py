@@ -146,6 +146,27 @@ def run(
             help="Of the GraphSAGE's weights: 0.", metavar="N", show_default=False, rich_help_panel=_MODEL
         ),
     ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Of what the model's head says, only what has at least this score comes out.",
+            metavar="SCORE",
+            show_default=False,
+            rich_help_panel=_MODEL,
+        ),
+    ] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these classes come out.", metavar="N,N,...", show_default=False, rich_help_panel=_MODEL
+        ),
+    ] = None,
+    changed_class: Annotated[
+        bool,
+        typer.Option(
+            "--changed-class", help="Only another class than the last comes out.", rich_help_panel=_MODEL
+        ),
+    ] = False,
     parts: Parts = 2,
     partitioner: Partitioner = PartitionerName.hdrf,
     follow: Annotated[
@@ -174,7 +195,7 @@ def run(
     ] = OnDeadLetter.keep,
     as_json: Json = False,
 ) -> None:
-    """Keep a table of embeddings fresh, on Spark in this process.
+    """Keep a table of embeddings fresh, or of what a model's head says, on Spark in this process.
 
     Takes events from CSV, JSON or Parquet files, or any edge list, gzipped or not, and writes the embeddings
     that they change to a Parquet table. The same command goes on where it ended, or was killed.
@@ -188,11 +209,21 @@ def run(
 
       d3gnn run events.parquet --model model.safetensors --batch 20000
       --output embeddings --checkpoint checkpoint
+
+      d3gnn run events.parquet --model classifier.safetensors --classes 1 --changed-class
+      --output alerts --checkpoint checkpoint
     """
     console = error_console()
     with user_mistakes(), saying(console, "loading ..."):
         from d3gnn.cli.run.job import Job, summary
-        from d3gnn.cli.run.settings import Source, declared, graph_schema, make_model, recall_or_look
+        from d3gnn.cli.run.settings import (
+            Source,
+            declared,
+            graph_schema,
+            make_alerts,
+            make_model,
+            recall_or_look,
+        )
 
         named = {"src": src, "dst": dst, "time": ts, "op": op, "key": key, "value": value, "feature": feature}
         names = {role: name for role, name in named.items() if name is not None}
@@ -207,6 +238,7 @@ def run(
             source, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,
             schema=schema, on_dead_letter=on_dead_letter.value, batch_files=batch_files,
             every=every if follow else None, window=parse_windows(window), clock=clock.value,
+            alerts=make_alerts(threshold, classes, changed_class),
         )  # fmt: skip
     console.print(f"{'reading on' if again else 'found'}: {memory.found.files}", soft_wrap=True, markup=False)
     console.print(f"{gnn} over {schema.edges} edges on {parts} part(s)", soft_wrap=True, markup=False)

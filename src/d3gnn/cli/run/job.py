@@ -19,6 +19,7 @@ from d3gnn.cli.run.settings import Memory, Source, forget
 from d3gnn.cli.spark import plain_errors, spark_session
 from d3gnn.cli.stopping import Stopping, stop_signals
 from d3gnn.events import GraphSchema
+from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.windows import Clock, Windows
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
@@ -104,6 +105,7 @@ class Job:
         every: float | None,
         window: Windows = None,
         clock: Clock = "batch",
+        alerts: Alerts | None = None,
     ) -> Job:
         """Check all that can be checked before Spark is there."""
         checkpoint.mkdir(parents=True, exist_ok=True)
@@ -117,6 +119,7 @@ class Job:
             on_dead_letter=on_dead_letter,
             window=window,
             clock=clock,
+            alerts=alerts,
         )
         if (store / "settings.json").exists():
             files = memory.found.files

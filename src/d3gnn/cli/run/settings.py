@@ -13,6 +13,7 @@ from d3gnn.sources import EdgeListError
 from d3gnn.sources.files import Files, Found, look
 
 if TYPE_CHECKING:
+    from d3gnn.kernel.alerts import Alerts
     from d3gnn.nn import GNN
 
 _MEMORY = "run.json"
@@ -224,3 +225,16 @@ def declared(option: str, text: str | None) -> dict[str, int]:
         return {name.strip(): int(width) for name, width in pairs}
     except ValueError:
         raise ValueError(f"{option} {text}: names and widths, as in x=8,risk=1") from None
+
+
+def make_alerts(threshold: float | None, classes: str | None, changed_class: bool) -> Alerts | None:
+    """Which of what a head says comes out; None for all of it."""
+    from d3gnn.kernel.alerts import Alerts
+
+    if threshold is None and classes is None and not changed_class:
+        return None
+    try:
+        numbers = None if classes is None else [int(number) for number in classes.split(",")]
+    except ValueError:
+        raise ValueError(f"--classes {classes}: numbers of classes from 0 on, as in 1,2") from None
+    return Alerts(threshold, numbers, changed_class)
