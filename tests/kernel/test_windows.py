@@ -25,7 +25,7 @@ from d3gnn.kernel.windows import (
     windows,
 )
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
-from d3gnn.kernel.windows.sketch import DEPTH, WIDTH
+from d3gnn.kernel.windows.sketch import COLUMNS, WIDTH
 from d3gnn.nn import GAT, GCN, GNN, SAGE, GraphSAGE, Layer
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
@@ -148,7 +148,7 @@ def test_the_sketch_has_a_fixed_size() -> None:
     for i in range(50):
         clock.at(10 * i, *range(100))
     assert clock.pending._rates.data.nbytes == before
-    assert 2 * DEPTH * WIDTH * 8 <= before <= 2**20
+    assert COLUMNS * WIDTH * 4 <= before <= 2**19
 
 
 @every

@@ -376,7 +376,8 @@ def test_a_damaged_entry_is_named(tmp_path: Path, damage: str) -> None:
 @settings(max_examples=80)
 @given(drawn=streams(), random=st.randoms(use_true_random=False))
 def test_the_hash_knows_no_order(drawn: tuple[GraphSchema, str, list[list[Event]]], random: Any) -> None:
-    batch = EventBatch.of([event for events in drawn[2] for event in events][:8])
+    # Of one batch: in another one, ids may be of the other type.
+    batch = EventBatch.of(max(drawn[2], key=len, default=[])[:8])
     shuffled = list(range(len(batch)))
     random.shuffle(shuffled)
     whole = input_hash(batch)

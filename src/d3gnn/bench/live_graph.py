@@ -127,7 +127,7 @@ class LiveGraph:
 
     def _resolve(self, batch: EventBatch) -> _Rows:
         """Who is meant by each good event: ids become rows, new ones where the event makes vertices."""
-        good = check(batch, self.schema) == 0
+        good = (check(batch, self.schema) == 0) & (batch.element != Element.QUERY)
         is_edge = batch.element == Element.EDGE
         if good.any():
             self._id_type = self._id_type or type(batch.src)

@@ -153,18 +153,17 @@ def block_pairs(block: Block) -> tuple[Keys, Keys]:
 def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
     """Blocks by kind, each in the order of (source part, sequence): the order they are processed in."""
     found = _NONE.copy()
-    several = False
+    several = []
     for block in blocks:
-        kind = block.kind
-        if found[kind]:
-            found[kind].append(block)
-            several = True
+        same = found[block.kind]
+        if same:
+            if len(same) == 1:
+                several.append(same)
+            same.append(block)
         else:
-            found[kind] = [block]
-    if several:
-        for same in found:
-            if len(same) > 1:
-                same.sort(key=_place)
+            found[block.kind] = [block]
+    for same in several:
+        same.sort(key=_place)
     return found
 
 

@@ -71,11 +71,11 @@ class Operator(ABC, Generic[State]):
     def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> None:
         """In place of the touched vertices come those whose time has come, `at_once` ones among them."""
         begun = time.perf_counter()
-        merged = pending.merged
-        pending.hold(touched, moment.now, moment.drain, at_once)
-        self.metrics["window_us"] += int((time.perf_counter() - begun) * 1e6)
-        self.metrics["merged"] += pending.merged - merged
-        self.metrics["forwards"] += size(touched)
+        merged = pending.hold(touched, moment.now, moment.drain, at_once)
+        ended, metrics = time.perf_counter(), self.metrics
+        metrics["window_us"] += int((ended - begun) * 1e6)
+        metrics["merged"] += merged
+        metrics["forwards"] += size(touched)
 
     def state(self, part: int) -> State:
         state = self._states.get(part)

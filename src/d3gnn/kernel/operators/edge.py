@@ -125,12 +125,13 @@ class Edge(Operator[EdgeState]):
         self.aggregator = aggregator_of(layer)
         self.width = self.aggregator.state_width(layer.message_width)
         self._edge_width, self._skips_loops = layer.edge_width, layer.skips_loops
+        self._makes_hits = not self.aggregator.invertible
         # What operators behind this one have to know, and this one does not: it passes that on.
         self._passes_on = FEATURES if index == 0 else ROOTS
 
     def open(self, space: Space, part: int) -> EdgeState:
-        layer, waiting, makes_hits = self.layer, self.open_window(space), not self.aggregator.invertible
-        return EdgeState(space, layer.message_width, self.width, layer.edge_width, waiting, makes_hits)
+        layer, waiting = self.layer, self.open_window(space)
+        return EdgeState(space, layer.message_width, self.width, layer.edge_width, waiting, self._makes_hits)
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
@@ -172,7 +173,7 @@ class Edge(Operator[EdgeState]):
             self._add(state, adds)
         # What waits must not be sent along with the whole.
         whole = pulls and self._pull(state, may_be_whole=self.window is None or moment.drain)
-        if size(state.hits):
+        if self._makes_hits and size(state.hits):
             self._recompute_hits(state, pulls)
         if self.sends_value:
             for block in values:

@@ -43,8 +43,13 @@ PARTIAL_PART, MESSAGES, NEXT_PARTIAL = range(3)
 Changed = tuple[Ints32, Floats, Ints, Ints]
 
 
+_EMPTY = np.empty(0, INT32), np.empty(0, INT64)
+
+
 def room_for(n: int, width: int) -> Changed:
     """Columns for so many rows."""
+    if not n:
+        return _EMPTY[0], np.empty((0, width), FLOAT32), _EMPTY[1], _EMPTY[1]
     return np.empty(n, INT32), np.empty((n, width), FLOAT32), np.empty(n, INT64), np.empty(n, INT64)
 
 
@@ -451,12 +456,15 @@ def hand_over(
 
 @compiled
 def spread(
-    part: int, parts: int, rows: Ints32, new_parts: Ints32, new_slots: Ints32, slots: Ints32, first: Ints32,
-    links: Ints32, times: Ints, arrivals: Ints, messages: Floats,
+    part: int, parts: int, rows: Ints32, times: Ints, arrivals: Ints, messages: Floats,
+    new_parts: Ints32, new_slots: Ints32, new_rows: Ints32, new_messages: Floats,
+    slots: Ints32, first: Ints32, links: Ints32,
 ) -> tuple[Ints, Ints32, Ints, Ints, Floats]:  # fmt: skip
     """Who gets which row: where each target part ends, and by target part slots, times, arrivals, messages.
 
-    Changed rows go to their own part and along their links. New sources stand behind them in the columns.
+    Changed rows go to their own part and along their links. New sources, whose messages are at `new_rows` of
+    `new_messages`, come behind them; where a source is new, no edge has a message to replace, and nothing
+    comes of its cause.
     """
     n, ends = len(rows), np.zeros(parts + 1, np.int64)
     for row in rows:
@@ -473,11 +481,8 @@ def spread(
     slot, time, arrival = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
     message = np.empty((count, width), np.float32)
     fill = ends[:parts].copy()
-    for i in range(n + len(new_parts)):
-        if i < n:
-            p, to, at = part, slots[rows[i]], first[rows[i]] - 1
-        else:
-            p, to, at = new_parts[i - n], new_slots[i - n], -1
+    for i in range(n):
+        p, to, at = part, slots[rows[i]], first[rows[i]] - 1
         while True:
             j = fill[p]
             fill[p] += 1
@@ -487,4 +492,10 @@ def spread(
             if at < 0:
                 break
             p, to, at = links[at, LINK_PART], links[at, LINK_SLOT], links[at, NEXT_LINK] - 1
+    for i in range(len(new_parts)):
+        j = fill[new_parts[i]]
+        fill[new_parts[i]] += 1
+        slot[j], time[j], arrival[j] = new_slots[i], -NEVER, NEVER
+        for k in range(width):
+            message[j, k] = new_messages[new_rows[i], k]
     return ends[1:], slot, time, arrival, message

@@ -187,13 +187,14 @@ class Partition:
         n = len(batch)
         status, order = np.zeros(n, np.int8), None
         feature = status  # of no event
+        asked = _EMPTY64
         plain = replay is None and self.schema.edges != "keyed" and _is_plain(batch)
-        if not plain:
+        if n and not plain:
             feature = feature_index(batch, self.schema)
             if replay is None:
                 status = check(batch, self.schema)
-        asked = _EMPTY64 if plain else np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
-        status[asked] = Reason.NO_SUCH_VERTEX  # until the batch has passed, after which they are asked
+            asked = np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
+            status[asked] = Reason.NO_SUCH_VERTEX  # until the batch has passed, after which they are asked
         if replay is None:
             order = order_of(batch)
         arrival = self._arrival(batch, clock)
@@ -416,10 +417,10 @@ class Partition:
         _gather_vertices(
             first, n, lists, graph.live, vertices, replicas, graph.hashes, time, arrival, ends, code, *columns
         )
-        begin = 0
+        begin, keys = 0, self.ids.keys.take(code[: ends[-1]])
         for target, end in enumerate(ends.tolist()[:-1]):
             if end > begin:
-                key, blob = key_columns(self.ids.keys.take(code[begin:end]))
+                key, blob = key_columns(keys.take(slice(begin, end)))
                 mine = (*(column[begin:end] for column in columns), key)
                 extent = int(graph.parts[NEXT_ROW, target])
                 blocks.append(Block(VERTICES, 0, target, mine, extent, blob=blob))

@@ -36,12 +36,12 @@ from d3gnn.kernel.blocks import (
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
 from d3gnn.kernel.operators.pairs import Scored
-from d3gnn.kernel.touched import NEVER, size, sort, touch_all, touch_rows
+from d3gnn.kernel.touched import size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.heads import Head
 from d3gnn.nn.layer import DEGREE_WIDTH, Layer
-from d3gnn.types import FLOAT32, Array, Bools, Doubles, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, Array, Bools, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 #: What Vertex 0 has something to do for, as plain integers.
@@ -257,41 +257,41 @@ class Vertex(Operator[m.VertexState]):
         row: Ints32, value: Floats, time: Ints, arrival: Ints,
     ) -> list[Block]:  # fmt: skip
         """Changed values to every replica that is a source; to new sources, theirs, changed or not."""
-        changed = len(row)
-        new_part, new_slot = _NOTHING32, _NOTHING32
+        message = self._message(following, value)
+        if self.parts == 1:  # all sources are masters: every row goes to its own slot
+            blocks = [Block(VALUES, part, part, (state.rows.slot[row], time, arrival, message))]
+        else:
+            blocks = self._spread(state, part, sources, following, (row, time, arrival, message))
         if sources:
             new_row, new_part, new_slot = sources.columns
-            value = np.concatenate([value, state.rows.value[new_row]])
-            # Where a source is new, no edge has a message to replace: nothing comes of its cause.
-            time = np.concatenate([time, np.full(len(new_row), -NEVER)])
-            arrival = np.concatenate([arrival, np.full(len(new_row), NEVER)])
-        # A layer that sends the value itself has nothing to compute for its message.
-        message = value if following.sends_value else following.message(torch.from_numpy(value)).numpy()
-        columns: tuple[Array, ...] = (time, arrival, message)
-        if self.parts == 1:  # all sources are masters: every row goes to its own slot
-            blocks = [Block(VALUES, part, part, (state.rows.slot[row], *columns))]
-        else:
-            blocks = self._spread(state, part, row, new_part, new_slot, columns)
-        if sources:
             if self._is_last:
                 blocks += self._by_part(NAMES, part, new_part, (new_slot,), state.keys.take(new_row))
             state.reserve_links(len(sources))
             m.link(new_row, new_part, new_slot, *state.links, state.space.counters)
-        if not following.sends_value and changed:
-            root = following.root(torch.from_numpy(value[:changed])).numpy()
-            blocks.append(Block(ROOTS, part, part, (row, time[:changed], arrival[:changed], root)))
+        if not following.sends_value and len(row):
+            root = following.root(torch.from_numpy(value)).numpy()
+            blocks.append(Block(ROOTS, part, part, (row, time, arrival, root)))
         return blocks
 
+    def _message(self, following: Layer, value: Floats) -> Floats:
+        """A layer that sends the value itself has nothing to compute for its message."""
+        return value if following.sends_value else following.message(torch.from_numpy(value)).numpy()
+
     def _spread(
-        self, state: m.VertexState, part: int, row: Ints32, new_part: Ints32, new_slot: Ints32,
-        columns: tuple[Array, ...],
+        self, state: m.VertexState, part: int, sources: Block | None, following: Layer,
+        columns: tuple[Ints32, Ints, Ints, Floats],
     ) -> list[Block]:  # fmt: skip
         """A block for each part: changed rows to their replicas, new sources behind them."""
-        time, arrival, message = columns
-        ends, slot, time, arrival, message = m.spread(
-            part, self.parts, row, new_part, new_slot, state.rows.slot, *state.links, time, arrival, message
-        )
-        out = (slot, time, arrival, message)
+        values: Floats = state.rows.value
+        new_row, new_part, new_slot = _NOTHING32, _NOTHING32, _NOTHING32
+        if sources:
+            new_row, new_part, new_slot = sources.columns
+            if not following.sends_value:
+                values = self._message(following, values[new_row])
+                new_row = np.arange(len(new_row), dtype=INT32)
+        new = (new_part, new_slot, new_row, values)
+        found = m.spread(part, self.parts, *columns, *new, state.rows.slot, *state.links)
+        ends, out = found[0], found[1:]
         blocks = []
         begin = 0
         for target, end in enumerate(ends.tolist()):

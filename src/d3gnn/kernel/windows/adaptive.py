@@ -49,7 +49,7 @@ class AdaptiveSession(Window):
             self.shortest * SECOND,
             self.widest * SECOND,
             self.patience * self.period * SECOND,
-            self.weight,
+            self.period * SECOND,
         )
 
     @property

@@ -11,25 +11,28 @@ import numpy as np
 
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, TOUCHES, VERTEX, size, touch
 from d3gnn.kernel.windows.adaptive import AdaptiveSession
 from d3gnn.kernel.windows.base import SECOND, Window
 from d3gnn.kernel.windows.count import Count
 from d3gnn.kernel.windows.session import Session
-from d3gnn.kernel.windows.sketch import DEPTH, WIDTH, average, count_and_rate
+from d3gnn.kernel.windows.sketch import COLUMNS, WIDTH, count_and_rate, fading, fetch_places
 from d3gnn.kernel.windows.tumbling import Tumbling
-from d3gnn.types import Bytes, Doubles, Ints, Ints32
+from d3gnn.types import Bytes, Doubles, Floats, Ints, Ints32
 
 # Columns by vertex: its deadline (0: nothing is pending), its valid key in the heap (0: none), when it was
 # first touched, the newest event time and oldest arrival behind it, and how often it was touched.
 DEADLINE, KEY, FIRST, PENDING_TIME, PENDING_ARRIVAL, PENDING_TOUCHES = range(6)
-# Counters: entries of the heap, vertices that wait, period of the sketch, touches that were merged with
-# another one, vertices that were sent after they waited, where the queue begins and ends.
-_HEAP, _WAITING, _PERIOD, _MERGED, _SENT, _HEAD, _TAIL = range(7)
-COUNTERS = 7
+# Counters: entries of the heap, vertices that wait, touches that were merged with another one, vertices that
+# were sent after they waited, where the queue begins and ends.
+_HEAP, _WAITING, _MERGED, _SENT, _HEAD, _TAIL = range(6)
+COUNTERS = 6
 
 _TUMBLING, _SESSION, _ADAPTIVE, _COUNT = Tumbling.code, Session.code, AdaptiveSession.code, Count.code
 _NOTHING = np.zeros(0, np.uint8)
+#: A pop costs so many steps: with more than this share of a heap due, one pass over all of it is cheaper.
+_SHARE_OF_POPS = 16
 
 
 class Pending:
@@ -42,10 +45,10 @@ class Pending:
         # Who waits, in the order of coming, with the time of it; behind the head there may be some that have
         # been sent since.
         self._queue = space.array("pending_queue", np.int64, 2)
-        self._rates = space.array("pending_rates", np.float64, 2 * DEPTH)
+        self._rates = space.array("pending_rates", np.float32, COLUMNS)
         if isinstance(window, AdaptiveSession):
             self._rates.reserve(WIDTH)
-            self._period = int(window.period * SECOND)
+        self._fades = fading(window.weight if isinstance(window, AdaptiveSession) else 1.0)
         numbers = np.zeros(4)
         numbers[: len(window.numbers)] = window.numbers
         self._numbers, self._longest = numbers, int(window.longest * SECOND)
@@ -85,43 +88,40 @@ class Pending:
         _pass_sent(self.rows.data, self._queue.data, self._counters)
         return int(self._queue.data[int(self._counters[_HEAD]), 0])
 
-    def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING) -> None:
-        """Let the touched vertices wait, and put those that are due into the set in their place.
+    def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING) -> int:
+        """Let the touched vertices wait, and put those that are due into the set in their place; how many
+        touches were merged with another.
 
         `at_once` is 1 for vertices that do not wait. With `drain`, nothing waits any longer.
         """
-        if isinstance(self.window, AdaptiveSession):
-            self._pass_periods(now)
         more, counters = size(touched), self._counters
         if not more and not drain and self.look_at() > now:
-            return
+            return 0
         self._heap.reserve(int(counters[_HEAP]) + more)
         self._queue.reserve(int(counters[_TAIL]) + more)
-        _hold(
+        return _hold(
             touched, now, drain, at_once, self.window.code, self._numbers, self._longest, self._grain,
-            self.rows.data, self._heap.data, self._queue.data, self._rates.data, counters,
+            self.rows.data, self._heap.data, self._queue.data, self._rates.data, self._fades, counters,
         )  # fmt: skip
 
     def cancel(self, vertices: Ints32) -> None:
         """Nothing is pending for these any more."""
         _cancel(vertices, self.rows.data, self._counters)
 
-    def _pass_periods(self, now: int) -> None:
-        period = now // self._period
-        passed = period - int(self._counters[_PERIOD])
-        if passed > 0:
-            assert isinstance(self.window, AdaptiveSession)
-            average(self._rates.data, passed, self.window.weight)
-            self._counters[_PERIOD] = period
-
 
 @lean
 def _hold(
     touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
-    grain: int, rows: Ints, heap: Ints, queue: Ints, rates: Doubles, counters: Ints,
-) -> None:  # fmt: skip
-    kept = 0
-    for at in range(1, touched[0, VERTEX] + 1):
+    grain: int, rows: Ints, heap: Ints, queue: Ints, rates: Floats, fades: Doubles, counters: Ints,
+) -> int:  # fmt: skip
+    kept, merged = 0, counters[_MERGED]
+    last, period = touched[0, VERTEX], now // int(numbers[3]) if code == _ADAPTIVE else 0
+    for at in range(1, last + 1):
+        next = touched[min(last, at + AHEAD), VERTEX]
+        fetch(rows, next)
+        fetch(touched, next + 1)
+        if code == _ADAPTIVE:
+            fetch_places(rates, next)
         v, time, arrival = touched[at, VERTEX], touched[at, TIME], touched[at, ARRIVAL]
         touches = touched[at, TOUCHES]
         waited = rows[v, DEADLINE] > 0
@@ -132,7 +132,8 @@ def _hold(
         else:
             rows[v, FIRST] = now
             counters[_MERGED] += touches - 1
-        deadline = _deadline(v, now, rows[v, FIRST], touches, touched[at, TOUCHES], code, numbers, rates)
+        fresh = touched[at, TOUCHES]
+        deadline = _deadline(v, now, rows[v, FIRST], touches, fresh, code, numbers, period, rates, fades)
         if deadline > now:
             deadline = min(-(-deadline // grain) * grain, _latest(rows[v, FIRST], longest, grain))
         if drain or deadline <= now or (len(at_once) > 0 and at_once[v] == 1):
@@ -155,23 +156,54 @@ def _hold(
         if rows[v, KEY] == 0 or deadline < rows[v, KEY]:
             _push(deadline, v, rows, heap, counters)
     touched[0, VERTEX] = kept
+    # Few are taken from the top one by one; of many, all that is left is gone through at once.
+    few = counters[_HEAP] // _SHARE_OF_POPS
     while counters[_HEAP] > 0 and (drain or heap[0, 0] <= now):
+        if few == 0:
+            _sweep(touched, now, drain, rows, heap, counters)
+            break
+        few -= 1
         key, v = heap[0, 0], heap[0, 1]
         _pop(heap, counters)
-        if rows[v, KEY] != key:
-            continue  # an earlier one was put in for the same vertex
-        rows[v, KEY] = 0
-        if rows[v, DEADLINE] == 0:
-            continue  # sent, or cancelled
-        if rows[v, DEADLINE] > now and not drain:
+        if _stays(key, v, touched, now, drain, rows, counters):
             _push(rows[v, DEADLINE], v, rows, heap, counters)
-            continue
-        touch(touched, v, rows[v, PENDING_TIME], rows[v, PENDING_ARRIVAL])
-        rows[v, DEADLINE] = 0
-        counters[_WAITING] -= 1
-        counters[_SENT] += 1
     _pass_sent(rows, queue, counters)
     _close_up(queue, counters)
+    return counters[_MERGED] - merged  # type: ignore[no-any-return]
+
+
+@lean
+def _stays(key: int, v: int, touched: Ints, now: int, drain: bool, rows: Ints, counters: Ints) -> bool:
+    """Send a vertex whose key in the heap has come up; whether it was postponed, and goes back instead."""
+    if rows[v, KEY] != key:
+        return False  # an earlier one was put in for the same vertex
+    rows[v, KEY] = 0
+    if rows[v, DEADLINE] == 0:
+        return False  # sent, or cancelled
+    if rows[v, DEADLINE] > now and not drain:
+        return True
+    touch(touched, v, rows[v, PENDING_TIME], rows[v, PENDING_ARRIVAL])
+    rows[v, DEADLINE] = 0
+    counters[_WAITING] -= 1
+    counters[_SENT] += 1
+    return False
+
+
+@lean
+def _sweep(touched: Ints, now: int, drain: bool, rows: Ints, heap: Ints, counters: Ints) -> None:
+    """Take all that has come up from the heap, in one pass over it, and put the rest in order again."""
+    left = 0
+    for at in range(counters[_HEAP]):
+        key, v = heap[at, 0], heap[at, 1]
+        if drain or key <= now:
+            if not _stays(key, v, touched, now, drain, rows, counters):
+                continue
+            key = rows[v, KEY] = rows[v, DEADLINE]
+        heap[left, 0], heap[left, 1] = key, v
+        left += 1
+    counters[_HEAP] = left
+    for at in range(left // 2 - 1, -1, -1):
+        _sink(at, heap[at, 0], heap[at, 1], left, heap)
 
 
 @lean
@@ -203,15 +235,16 @@ def _close_up(queue: Ints, counters: Ints) -> None:
 
 @lean
 def _deadline(
-    v: int, now: int, first: int, touches: int, fresh: int, code: int, numbers: Doubles, rates: Doubles
-) -> int:
+    v: int, now: int, first: int, touches: int, fresh: int, code: int, numbers: Doubles, period: int,
+    rates: Floats, fades: Doubles,
+) -> int:  # fmt: skip
     """When a vertex is due that was touched just now, `fresh` times of `touches` in all."""
     if code == _TUMBLING:
         return first + int(numbers[0])
     if code == _SESSION:
         return now + int(numbers[0])
     if code == _ADAPTIVE:
-        rate = count_and_rate(rates, v, float(fresh), numbers[3])
+        rate = count_and_rate(rates, v, float(fresh), period, fades)
         return now + int(min(max(numbers[2] / rate, numbers[0]), numbers[1]))
     return now if touches >= numbers[0] else NEVER // 2
 
@@ -234,8 +267,12 @@ def _push(key: int, v: int, rows: Ints, heap: Ints, counters: Ints) -> None:
 def _pop(heap: Ints, counters: Ints) -> None:
     counters[_HEAP] -= 1
     n = counters[_HEAP]
-    key, v = heap[n, 0], heap[n, 1]
-    at = 0
+    _sink(0, heap[n, 0], heap[n, 1], n, heap)
+
+
+@lean
+def _sink(at: int, key: int, v: int, n: int, heap: Ints) -> None:
+    """Put an entry where it belongs in a heap of n, at `at` or below."""
     while True:
         below = 2 * at + 1
         if below >= n:
