@@ -26,7 +26,7 @@ def test_all_of_them_are_understood(quick: bool) -> None:
     for arguments in lists:
         parse(arguments)
     assert {arguments[0] for arguments in lists} == {
-        "throughput", "peers", "stages", "partitioner", "latency", "growth", "windows",
+        "throughput", "peers", "stages", "partitioner", "latency", "growth", "windows", "models",
     }  # fmt: skip
     assert not any("--edges" in arguments for arguments in lists)
     assert any("20500000" in arguments for arguments in lists) != quick

@@ -86,7 +86,7 @@ class Table:
             assert self.scores[ends] == pytest.approx(score, abs=1e-5)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_scores_and_answers_after_every_batch(data: st.DataObject) -> None:
     schema = GraphSchema(

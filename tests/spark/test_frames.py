@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from d3gnn.events import Event, EventBatch, GraphSchema, Reason, check
-from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, latest, validate
+from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, from_queries, latest, validate
 from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.streams import Ids
 
@@ -37,6 +37,18 @@ def test_edges_with_nothing_but_ends(spark: SparkSession) -> None:
     names = {"op": "string", "element": "string", "src": "bigint", "dst": "bigint", "time": "bigint"}
     assert types(events) == names
     assert rows(events) == [("create", "edge", 1, 2, 0)]
+
+
+def test_queries_are_whole_among_events(spark: SparkSession) -> None:
+    asked = spark.createDataFrame([("ann", "tea")], "who string, what string")
+    edges = from_edges(spark.createDataFrame([("ann", "rum", 5)], "src string, dst string, t long"), ts="t")
+    both = edges.unionByName(from_queries(asked, src="who", dst="what"), allowMissingColumns=True)
+    good, bad = validate(both, GraphSchema())
+    assert rows(good.select("op", "element", "src", "dst", "time")) == [
+        ("create", "edge", "ann", "rum", 5),
+        ("create", "query", "ann", "tea", 0),
+    ]
+    assert not rows(bad)
 
 
 def test_edges_with_everything(spark: SparkSession) -> None:

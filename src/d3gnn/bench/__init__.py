@@ -1,6 +1,7 @@
 """Measurements that anyone can repeat: `d3gnn bench` prints them."""
 
 from d3gnn.bench.growth import GrowthResult, measure_growth
+from d3gnn.bench.in_turns import ModelsResult, ModelsSettings, measure_models
 from d3gnn.bench.partitioner import PartitionerResult, measure_partitioner
 from d3gnn.bench.result import BenchResult
 from d3gnn.bench.side_by_side import PeersResult, PeersSettings, measure_peers
@@ -11,6 +12,8 @@ from d3gnn.bench.workload import Workload, file_workload, synthetic_workload
 __all__ = [
     "BenchResult",
     "GrowthResult",
+    "ModelsResult",
+    "ModelsSettings",
     "PartitionerResult",
     "PeersResult",
     "PeersSettings",
@@ -21,6 +24,7 @@ __all__ = [
     "Workload",
     "file_workload",
     "measure_growth",
+    "measure_models",
     "measure_partitioner",
     "measure_peers",
     "measure_throughput",

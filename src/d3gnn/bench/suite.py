@@ -30,18 +30,8 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
             yield ["throughput", *stream, "--batch", "2000"]
     mixed = ["--synthetic", "300000", "--deletes", "0.1", "--feature-updates", "0.1"]
     yield ["throughput", *mixed, "--batch", "2000"]
-    for model in (["gcn"], ["gin"], ["gat"], ["gatv2"], ["sage", "--aggregator", "max"]):
-        yield [
-            "throughput",
-            "--synthetic",
-            "100000",
-            "--deletes",
-            "0.4",
-            "--batch",
-            "2000",
-            "--model",
-            *model,
-        ]
+    changing = _stream(data, "as-733") or ["--synthetic", "100000", "--deletes", "0.4"]
+    yield ["models", *changing, "--batch", "2000"]
     batches = ["--batch", "1", "--batch", "2000", "--batch", "20000"]
     yield ["peers", *main, *batches]
     yield ["peers", *main, "--batch", "100000", "--systems", "pyg_full,local,spark"]

@@ -12,6 +12,7 @@ from d3gnn.bench.report.growth import growth
 from d3gnn.bench.report.latency import latency
 from d3gnn.bench.report.losses import losses
 from d3gnn.bench.report.markdown import to_markdown
+from d3gnn.bench.report.models import models
 from d3gnn.bench.report.opening import opening
 from d3gnn.bench.report.other import other
 from d3gnn.bench.report.partitioner import partitioner
@@ -30,6 +31,7 @@ _KINDS: dict[str, Callable[[Sequence[Result]], list[Section]]] = {
     "growth": growth,
     "latency": latency,
     "windows": windows,
+    "models": models,
     "stages": stages,
     "partitioner": partitioner,
 }

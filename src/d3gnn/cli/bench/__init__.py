@@ -6,6 +6,7 @@ import typer
 
 from d3gnn.cli.bench.growth import growth
 from d3gnn.cli.bench.latency import latency
+from d3gnn.cli.bench.models import models
 from d3gnn.cli.bench.partitioner import partitioner
 from d3gnn.cli.bench.peers import peers
 from d3gnn.cli.bench.report import report
@@ -27,5 +28,6 @@ app.command()(latency)
 app.command()(growth)
 app.command()(stages)
 app.command()(windows)
+app.command()(models)
 app.command()(partitioner)
 app.command()(report)

@@ -171,8 +171,7 @@ class Pairs(Operator[PairState]):
         if not n:
             return []
         src, dst, _ = state.adjacency.ends(slots.astype(np.int32))  # edges that went were touched by nobody
-        values = state.values.data
-        score = self._score(values, src, values, dst)
+        score = self._score(state.values.data, src, dst)
         changed = (score != state.score[slots]) | (state.reported[slots] == 0)
         state.score[slots] = score
         worth = np.ones(len(slots), np.bool_)
@@ -192,17 +191,17 @@ class Pairs(Operator[PairState]):
         by_number = np.argsort(number, kind="stable")
         src = by_number[is_second[by_number] == 0].astype(np.int32)
         dst = by_number[is_second[by_number] == 1].astype(np.int32)
-        score = self._score(value, src, value, dst)
+        score = self._score(value, src, dst)
         self.metrics["answers"] += len(src)
         keys = block_keys(ends)
         return [self._block(part, keys, src, dst, 1, 0, time[dst], arrival[dst], score)]
 
-    def _score(self, src: Floats, src_rows: Ints32, dst: Floats, dst_rows: Ints32) -> Floats:
-        out = np.empty(len(src_rows), np.float32)
-        for begin in range(0, len(out), _MOST):
-            some = slice(begin, begin + _MOST)
-            one, other = (torch.from_numpy(x[rows[some]]) for x, rows in ((src, src_rows), (dst, dst_rows)))
-            with torch.inference_mode():
+    def _score(self, values: Floats, src: Ints32, dst: Ints32) -> Floats:
+        out = np.empty(len(src), np.float32)
+        with torch.inference_mode():
+            for begin in range(0, len(out), _MOST):
+                some = slice(begin, begin + _MOST)
+                one, other = (torch.from_numpy(values[rows[some]]) for rows in (src, dst))
                 out[some] = self.head.score(one, other).numpy()
         return out
 
