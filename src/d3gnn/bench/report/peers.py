@@ -30,6 +30,8 @@ SYSTEMS = {
     "dgl_influenced": "DGL, influenced vertices",
     "pyg_full": "PyG, whole graph",
     "pyg_influenced": "PyG, influenced vertices",
+    "tuned_full": "DGL's kernels by hand, whole graph",
+    "tuned_influenced": "DGL's kernels by hand, influenced vertices",
     "ripple": "Ripple",
     "local": "d3gnn local",
     "spark": "d3gnn on Spark",
