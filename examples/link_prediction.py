@@ -115,7 +115,10 @@ def main(folder: Path) -> None:
     events = read.schema(EVENTS).parquet(str(folder / "events"))
     queries = read.schema("customer string, article string").parquet(str(folder / "queries"))
     gnn = d3gnn.StreamingGNN(
-        from_pyg(trained, head=head), name="shop", schema=d3gnn.GraphSchema(directed=False)
+        from_pyg(trained, head=head),
+        name="shop",
+        schema=d3gnn.GraphSchema(directed=False),
+        arrays=folder / "arrays",
     )
     both = events.unionByName(
         d3gnn.from_queries(queries, src="customer", dst="article"), allowMissingColumns=True

@@ -81,6 +81,7 @@ def main(folder: Path) -> None:
     gnn = d3gnn.StreamingGNN(
         from_pyg(trained, head=Classifier()),
         name="rings",
+        arrays=folder / "arrays",
         alerts=d3gnn.Alerts(classes=[1], changed_class=True),
     )
     run = gnn.start(

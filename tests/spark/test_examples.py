@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import re
 import runpy
-import shutil
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn.spark.runtime import default_arrays
-
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def run(name: str, folder: Path, pipeline: str, capsys: pytest.CaptureFixture[str]) -> str:
+def run(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     """What a script prints."""
     runpy.run_path(str(EXAMPLES / f"{name}.py"))["main"](folder)
-    shutil.rmtree(default_arrays(pipeline, str(folder / "checkpoint" / "graph")))
     return capsys.readouterr().out
 
 
 def test_node_classification(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run("node_classification", tmp_path, "rings", capsys)
+    out = run("node_classification", tmp_path, capsys)
     found = re.search(r"(\d+) accounts were said to be in a ring; (\d+) are, of 120", out)
     assert found, out
     said, right = map(int, found.groups())
@@ -33,7 +29,7 @@ def test_node_classification(spark: SparkSession, tmp_path: Path, capsys: pytest
 
 
 def test_link_prediction(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run("link_prediction", tmp_path, "shop", capsys)
+    out = run("link_prediction", tmp_path, capsys)
     areas = [float(area) for area in re.findall(r"200 answers, area under the curve ([0-9.]+)", out)]
     assert len(areas) == 6, out
     assert areas[-1] > 0.85 > areas[0]
