@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
@@ -17,12 +16,12 @@ import numpy as np
 
 from d3gnn.bench.check import Expected, hold_against
 from d3gnn.bench.models import MODELS, make_model
-from d3gnn.bench.result import BenchResult
+from d3gnn.bench.result import Around, BenchResult
+from d3gnn.bench.settings import at_least_one, known_partitioner
 from d3gnn.bench.throughput import for_the_oracle
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
 from d3gnn.kernel.local import LocalEngine
-from d3gnn.kernel.partitioners import partitioners
 from d3gnn.kernel.reference import Oracle, embeddings
 from d3gnn.nn import GNN
 
@@ -44,12 +43,8 @@ class ModelsSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "parts", "layers", "width", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
-        known = [p.name for p in partitioners()]
-        if self.partitioner not in known:
-            raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
+        at_least_one(self, "batch", "parts", "layers", "width", "threads")
+        known_partitioner(self.partitioner)
 
     def models(self, in_width: int) -> dict[str, GNN]:
         """One of each kind, by name, and GraphSAGE with the maximum as well as the mean."""
@@ -73,10 +68,6 @@ class ModelsResult(BenchResult):
     edges: int
     vertices: int
     batch: int
-
-
-#: Wraps a step by name: to show progress.
-Around = Callable[[str], AbstractContextManager[None]]
 
 
 def measure_models(

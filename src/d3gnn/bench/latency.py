@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from d3gnn.bench.check import compare_with_forward
 from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.bench.settings import at_least_one
 from d3gnn.bench.spark import SparkPipeline, SparkRun, batch_seconds, bench_session
 from d3gnn.bench.workload import Workload
 from d3gnn.nn import GNN, GraphSAGE
@@ -57,9 +58,7 @@ class LatencySettings:
         for name in ("rate", "seconds"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name}={getattr(self, name)}: more than 0, please")
-        for name in ("parts", "layers", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        at_least_one(self, "parts", "layers", "width")
         if self.rate * self.seconds < 1:
             raise ValueError(f"{self.rate} events/s for {self.seconds} s is not a single event: ask for more")
 

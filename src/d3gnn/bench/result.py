@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -11,6 +12,8 @@ from d3gnn.bench.machine import machine
 
 #: Called now and then with how much is done, in the unit that the benchmark counts in.
 Report = Callable[[int], None]
+#: Wraps a step of a benchmark, by name: to show progress.
+Around = Callable[[str], AbstractContextManager[None]]
 
 
 def silent(done: int) -> None:

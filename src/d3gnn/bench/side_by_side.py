@@ -18,6 +18,7 @@ import torch
 from d3gnn.bench.live_graph import LiveGraph
 from d3gnn.bench.peers import PEERS, make_peer
 from d3gnn.bench.result import BenchResult
+from d3gnn.bench.settings import at_least_one
 from d3gnn.bench.throughput import messages
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
@@ -58,9 +59,7 @@ class PeersSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "threads", "parts", "layers", "width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        at_least_one(self, "batch", "threads", "parts", "layers", "width")
         if self.timed < 0:
             raise ValueError(f"timed={self.timed}: a number of batches, or 0 to choose one")
         unknown = [name for name in self.systems if name not in SYSTEMS]

@@ -15,11 +15,11 @@ import numpy as np
 from d3gnn.bench.check import Engine, compare
 from d3gnn.bench.models import make_model
 from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.bench.settings import at_least_one, known_partitioner
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
 from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine
-from d3gnn.kernel.partitioners import partitioners
 from d3gnn.nn import GNN
 
 ENGINES = ("local", "spark")
@@ -47,16 +47,12 @@ class ThroughputSettings:
     model: str = "sage"
 
     def __post_init__(self) -> None:
-        for name in ("batch", "parts", "layers", "width", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        at_least_one(self, "batch", "parts", "layers", "width", "threads")
         if self.engine not in ENGINES:
             raise ValueError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}")
         if self.sink not in SINKS:
             raise ValueError(f"sink={self.sink!r}: choose one of {', '.join(SINKS)}")
-        known = [p.name for p in partitioners()]
-        if self.partitioner not in known:
-            raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
+        known_partitioner(self.partitioner)
         make_model(self.model, [1, 1], self.aggregator)  # says what is wrong with it
 
 

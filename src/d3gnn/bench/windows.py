@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from d3gnn.bench.check import hold_against, recompute
-from d3gnn.bench.result import BenchResult
+from d3gnn.bench.result import Around, BenchResult
+from d3gnn.bench.settings import at_least_one, known_partitioner
 from d3gnn.bench.throughput import for_the_oracle
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
 from d3gnn.events import EventBatch
 from d3gnn.kernel.local import LocalEngine, Updates
 from d3gnn.kernel.operators import Operator
-from d3gnn.kernel.partitioners import partitioners
 from d3gnn.kernel.windows import AdaptiveSession, Count, Session, Tumbling, Windows
 from d3gnn.kernel.windows.sketch import SKETCH_BYTES
 from d3gnn.nn import GNN, GraphSAGE
@@ -48,14 +48,10 @@ class WindowsSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch", "parts", "window", "layers", "width", "threads"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: at least 1, please")
+        at_least_one(self, "batch", "parts", "window", "layers", "width", "threads")
         if not 0 < self.every < float("inf"):
             raise ValueError(f"every={self.every}: more than 0 seconds, please")
-        known = [p.name for p in partitioners()]
-        if self.partitioner not in known:
-            raise ValueError(f"partitioner={self.partitioner!r}: choose one of {', '.join(known)}")
+        known_partitioner(self.partitioner)
 
     @property
     def longest(self) -> float:
@@ -106,10 +102,6 @@ class WindowsResult(BenchResult):
     vertices: int
     batch: int
     parts: int
-
-
-#: Wraps the run of a policy, by name: to show progress.
-Around = Callable[[str], AbstractContextManager[None]]
 
 
 def measure_windows(

@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from d3gnn.kernel.adjacency import Adjacency, Removed
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.touched import size
@@ -21,6 +22,7 @@ from d3gnn.types import Bytes, Ints
 Spaces = Callable[[str, int], Space]
 State = TypeVar("State")
 _NOTHING = np.zeros(0, np.uint8)
+_NO_EDGES = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 #: Where in a space's counters those of its window begin.
 WINDOW_COUNTERS = 32
 
@@ -34,6 +36,15 @@ class Moment(NamedTuple):
 
 #: For batches that are not to wait, whatever the window.
 AT_ONCE = Moment(0, drain=True)
+
+
+def remove_edges(adjacency: Adjacency, removes: Block | None, leaves: Block | None) -> Removed | None:
+    """Take out the edges that a batch removes, and those of vertices that leave; None if there are none."""
+    if removes is None and leaves is None:
+        return None
+    return adjacency.remove(
+        *(removes.columns if removes else _NO_EDGES), *(leaves.columns if leaves else _NO_EDGES)
+    )
 
 
 class Operator(ABC, Generic[State]):

@@ -27,7 +27,7 @@ from d3gnn.kernel.blocks import (
     joined,
 )
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
+from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces, remove_edges
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import (
     ARRIVAL,
@@ -46,8 +46,6 @@ from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, INT32, INT64, Doubles, Floats, Ints, Ints32
 
-_NOTHING32 = np.zeros(0, np.int32)
-_NOTHING64 = np.zeros(0, np.int64)
 _NO_SEGMENTS = np.zeros((0, 3), np.int32)
 #: A message pushed to a destination reads and writes a float64 row; one pulled reads a float32 row.
 PUSH_COST = 2.0
@@ -155,7 +153,7 @@ class Edge(Operator[EdgeState]):
             _settle(slot, master_part, master_row, state.master.data)
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
-        removed = self._remove(state, removes, leaves)
+        removed = remove_edges(state.adjacency, removes, leaves)
         incoming = 0
         for block in values:
             incoming += _out_edges(block.columns[0], state.adjacency.out.segments)
@@ -190,14 +188,6 @@ class Edge(Operator[EdgeState]):
             if leaves:
                 state.pending.cancel(leaves.columns[0])
         return out + self._partials(state, part, whole)
-
-    def _remove(self, state: EdgeState, removes: Block | None, leaves: Block | None) -> Removed | None:
-        if removes is None and leaves is None:
-            return None
-        nothing = (_NOTHING32, _NOTHING64, _NOTHING64)
-        return state.adjacency.remove(
-            *(removes.columns if removes else nothing), *(leaves.columns if leaves else nothing)
-        )
 
     def _retract(self, state: EdgeState, removed: Removed, leaves: Block | None) -> None:
         arrays = state.arrays

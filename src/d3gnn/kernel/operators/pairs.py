@@ -35,13 +35,12 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.ids import KeyColumn
-from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
+from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces, remove_edges
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, make_touched, size, touch, touch_all
 from d3gnn.nn.heads import PairHead
 from d3gnn.nn.layer import Layer
-from d3gnn.types import Array, Floats, Ints, Ints32
+from d3gnn.types import Array, Bytes, Floats, Ints, Ints32
 
-_NOTHING = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 #: So many pairs are scored at once: as many as stay in the processor's caches.
 _MOST = 4096
 
@@ -114,7 +113,9 @@ class Pairs(Operator[PairState]):
         out = list(found[OUTPUT])
         if self.head.edges:
             out += self._score_edges(part, found)
-            out += [_tombstones_of(part, block) for block in found[GONE_EDGES]]
+            for block in found[GONE_EDGES]:
+                time, arrival, *names = block.columns
+                out.append(_told(part, 0, 1, time, arrival, None, tuple(names), block.blob))
         if found[ENDS]:
             out += self._answer(part, joined(found[ENDS]))
         return out
@@ -129,10 +130,8 @@ class Pairs(Operator[PairState]):
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         self._learn_names(state, joined(found[VERTICES]), joined(found[NAMES]))
         out: list[Block] = []
-        if removes or leaves:
-            gone = state.adjacency.remove(
-                *(removes.columns if removes else _NOTHING), *(leaves.columns if leaves else _NOTHING)
-            )
+        gone = remove_edges(state.adjacency, removes, leaves)
+        if gone is not None:
             out += self._tombstones(state, part, gone)
         for block in found[VALUES]:
             slot, time, arrival, fresh = block.columns
@@ -159,8 +158,7 @@ class Pairs(Operator[PairState]):
         if not told.any():
             return []
         gone = Removed(*(column[told] for column in gone))  # type: ignore[arg-type]
-        said = np.full(len(gone.src), np.nan, np.float32)
-        return [self._block(part, state.keys, gone.src, gone.dst, 0, 1, gone.time, gone.arrival, said)]
+        return [self._block(part, state.keys, gone.src, gone.dst, 0, 1, gone.time, gone.arrival)]
 
     def _scores(self, state: PairState, part: int) -> list[Block]:
         touched, n = state.touched, size(state.touched)
@@ -207,19 +205,20 @@ class Pairs(Operator[PairState]):
 
     def _block(
         self, part: int, keys: KeyColumn | Keys, src: Ints32, dst: Ints32, asked: int, deleted: int,
-        time: Ints, arrival: Ints, score: Floats,
+        time: Ints, arrival: Ints, score: Floats | None = None,
     ) -> Block:  # fmt: skip
         names, blob = pair_columns(keys.take(src), keys.take(dst))
-        flags = (np.full(len(src), flag, np.uint8) for flag in (asked, deleted))
-        columns: tuple[Array, ...] = (*flags, time, arrival, score, *names)
-        return Block(PAIRS, part, part, columns, blob=blob)
+        return _told(part, asked, deleted, time, arrival, score, names, blob)
 
 
-def _tombstones_of(part: int, gone: Block) -> Block:
-    time, arrival, *names = gone.columns
-    flags = (np.full(len(time), flag, np.uint8) for flag in (0, 1))
-    score = np.full(len(time), np.nan, np.float32)
-    return Block(PAIRS, part, part, (*flags, time, arrival, score, *names), blob=gone.blob)
+def _told(
+    part: int, asked: int, deleted: int, time: Array, arrival: Array, score: Floats | None,
+    names: tuple[Array, ...], blob: Bytes | None,
+) -> Block:  # fmt: skip
+    """What comes out of pairs; NaN for those that have no score any more."""
+    flags = (np.full(len(time), flag, np.uint8) for flag in (asked, deleted))
+    known = np.full(len(time), np.nan, np.float32) if score is None else score
+    return Block(PAIRS, part, part, (*flags, time, arrival, known, *names), blob=blob)
 
 
 @lean
