@@ -34,6 +34,7 @@ from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.operators import partition as partition_operator
 from d3gnn.kernel.operators import vertex as vertex_operator
 from d3gnn.kernel.operators.partition import Partitioned
+from d3gnn.kernel.topology import Topology, apart
 from d3gnn.kernel.touched import NEVER
 from d3gnn.nn import GNN, SAGE
 from d3gnn.testing import Witness, random_batches
@@ -147,24 +148,25 @@ def change_partition(patch: Patch, change: Callable[[Partition, Blocks], Blocks]
 
 def change_input(patch: Patch, operator: type[Vertex] | type[Edge], change: Callable[[Block], Block]) -> None:
     """Change what an operator receives, block by block."""
-    process = operator.process
+    step = operator.step
 
-    def changed(self: Any, part: int, blocks: Blocks, *moment: Any) -> Blocks:
-        return process(self, part, [change(block) for block in blocks], *moment)
+    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
+        theirs, mine = apart([change(block) for block in (*topology.blocks, *blocks)])
+        return step(self, part, theirs, mine, moment)
 
-    patch.setattr(operator, "process", changed)
+    patch.setattr(operator, "step", changed)
 
 
 def change_output(
     patch: Patch, operator: type[Vertex] | type[Edge], change: Callable[[Any, int, Blocks, Blocks], Blocks]
 ) -> None:
-    """Change what an operator sends, by (operator, part, what it received, what it would send)."""
-    process = operator.process
+    """Change what an operator makes, by (operator, part, what it received, what it would send)."""
+    step = operator.step
 
-    def changed(self: Any, part: int, blocks: Blocks, *moment: Any) -> Blocks:
-        return change(self, part, blocks, process(self, part, blocks, *moment))
+    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
+        return change(self, part, [*topology.blocks, *blocks], step(self, part, topology, blocks, moment))
 
-    patch.setattr(operator, "process", changed)
+    patch.setattr(operator, "step", changed)
 
 
 def change_aggregator(patch: Patch, method: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -329,18 +331,18 @@ def a_changed_root_is_not_passed_on(patch: Patch) -> None:
 @breaks("3")
 def removed_edges_are_retracted_with_new_values(patch: Patch) -> None:
     fresh: list[tuple[Array, Array]] = []
-    process = Edge.process
+    step = Edge.step
 
-    def watch(self: Edge, part: int, blocks: Blocks, *moment: Any) -> Blocks:
+    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
         fresh[:] = [(block.columns[0], block.columns[-1]) for block in blocks if block.kind is Kind.VALUES]
-        return process(self, part, blocks, *moment)
+        return step(self, part, topology, blocks, moment)
 
     def change(arguments: dict[str, Any]) -> None:
         arguments["values"] = arguments["values"].copy()
         for slot, values in fresh:
             arguments["values"][slot] = values
 
-    patch.setattr(Edge, "process", watch)
+    patch.setattr(Edge, "step", watch)
     change_aggregator(patch, "retract", change)
 
 
@@ -355,11 +357,11 @@ def removed_edges_are_not_retracted(patch: Patch) -> None:
 @breaks("3")
 def new_edges_carry_old_values(patch: Patch) -> None:
     old: list[Array] = []
-    process = Edge.process
+    step = Edge.step
 
-    def watch(self: Edge, part: int, blocks: Blocks, *moment: Any) -> Blocks:
+    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
         old.clear()
-        return process(self, part, blocks, *moment)
+        return step(self, part, topology, blocks, moment)
 
     def remember(arguments: dict[str, Any]) -> None:
         if not old:
@@ -369,7 +371,7 @@ def new_edges_carry_old_values(patch: Patch) -> None:
         if old:
             arguments["values"] = old[0]
 
-    patch.setattr(Edge, "process", watch)
+    patch.setattr(Edge, "step", watch)
     change_aggregator(patch, "replace", remember)
     change_aggregator(patch, "add", change)
 
@@ -497,13 +499,13 @@ def test_a_full_block_clears_what_was_sent_before(monkeypatch: Patch) -> None:
 
 def test_the_pieces_of_a_block_are_taken_in_order(monkeypatch: Patch) -> None:
     monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: True)
-    process = Vertex.process
+    step = Vertex.step
 
-    def backwards(self: Vertex, part: int, blocks: Blocks, *moment: Any) -> Blocks:
-        pieces = [piece for block in blocks for piece in split(block, limit=1)]
-        return process(self, part, pieces[::-1], *moment)
+    def backwards(self: Vertex, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
+        pieces = [piece for block in (*topology.blocks, *blocks) for piece in split(block, limit=1)]
+        return step(self, part, *apart(pieces[::-1]), moment)
 
-    monkeypatch.setattr(Vertex, "process", backwards)
+    monkeypatch.setattr(Vertex, "step", backwards)
     run_all()
     in_order = by_kind
 

@@ -24,6 +24,7 @@ from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, pack, split, unpack
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
+from d3gnn.kernel.topology import Topology
 from d3gnn.nn import GNN, SAGE, GraphSAGE
 from d3gnn.nn.layer import Layer
 from d3gnn.sources import SyntheticStream
@@ -40,8 +41,9 @@ class PackingEngine(LocalEngine):
     limit = FEW_ROWS
     shuffle = random.Random(1)
 
-    def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
-        packed = [bytes(pack(piece)) for block in blocks for piece in split(block, self.limit)]
+    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
+        sent = [*(block for part in topology for block in part.blocks), *blocks]
+        packed = [bytes(pack(piece)) for block in sent for piece in split(block, self.limit)]
         self.shuffle.shuffle(packed)
         received = [unpack(piece) for piece in packed]
         assert not any(column.flags.writeable for block in received for column in block.columns)
@@ -51,6 +53,7 @@ class PackingEngine(LocalEngine):
             for out in operator.process(
                 part, [block for block in received if block.target == part], self.moment
             )
+            if out.kind > LAST_TOPOLOGY
         ]
 
 
@@ -110,13 +113,14 @@ class RelayEngine(LocalEngine):
         edges = [Edge(i, self.parts, layer, spaces) for i, layer in enumerate(self.model.layers, start=1)]
         return [*vertices, *edges]
 
-    def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
+    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
         out = []
         for part in range(self.parts):
             crew = self._turns.choice(self._crews)
             worker = next(o for o in crew if o.name == operator.name)
             with worker.space(part).locked():
-                out += worker.process(part, [block for block in blocks if block.target == part], self.moment)
+                mine = [block for block in blocks if block.target == part]
+                out += worker.step(part, topology[part], mine, self.moment)
         return out
 
     def embeddings(self, ids: list[Key] | Keys | None = None) -> Floats:  # type: ignore[override]
@@ -285,12 +289,16 @@ def test_a_dropped_master_leaves_nothing_to_the_next_one() -> None:
 def sent(engine: LocalEngine, events: list[Any]) -> list[tuple[str, Block]]:
     """Apply events; every block that any operator but Partition sent, with the operator's name."""
     blocks: list[tuple[str, Block]] = []
-    step = LocalEngine._step
 
-    def spy(self: LocalEngine, operator: Operator[Any], given: list[Block]) -> list[Block]:
-        out = step(self, operator, given)
+    def spy(
+        self: LocalEngine, operator: Operator[Any], topology: list[Topology], given: list[Block]
+    ) -> list[Block]:
+        out: list[Block] = []
+        for part in range(self.parts):
+            mine = [block for block in given if block.target == part]
+            out += operator.process(part, [*topology[part].blocks, *mine], self.moment)
         blocks.extend((operator.name, block) for block in out)
-        return out
+        return [block for block in out if block.kind > LAST_TOPOLOGY]
 
     with patch.object(LocalEngine, "_step", spy):
         engine.apply(events)

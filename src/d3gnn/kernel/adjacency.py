@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from d3gnn.kernel.arrays import Space, reserve_all
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Bools, Ints, Ints32
 
 # Columns of the edges, by edge slot: the two ends, and where in its out- and in-segment the edge is, plus 1
@@ -49,6 +50,7 @@ class Adjacency:
     """Out- and in-lists over the vertex slots of one part; `counters` are three of the space's."""
 
     def __init__(self, space: Space, counters: Ints) -> None:
+        self._space, self._generation = space, -1
         self._counters = counters  # pool in use (out, in), live edges
         self._edges = space.array("edges", np.int32, 4)
         self._segments = [space.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
@@ -58,12 +60,19 @@ class Adjacency:
     @property
     def out(self) -> Side:
         """By source: OTHER is the destination."""
-        return Side(self._segments[0].data, self._pools[0].data)
+        return self._sides()[0]
 
     @property
     def into(self) -> Side:
         """By destination: OTHER is the source."""
-        return Side(self._segments[1].data, self._pools[1].data)
+        return self._sides()[1]
+
+    def _sides(self) -> tuple[Side, Side]:
+        if self._generation != self._space.generation:
+            (out, into), (out_pool, in_pool) = self._segments, self._pools
+            self._views = Side(out.data, out_pool.data), Side(into.data, in_pool.data)
+            self._generation = self._space.generation
+        return self._views
 
     @property
     def edge_count(self) -> int:
@@ -78,21 +87,28 @@ class Adjacency:
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         """Put edges into their slots, which are free."""
-        out_wanted, in_wanted = _try_insert(
-            slots, src, dst, self._edges.data, *self.out, *self.into, self._counters
-        )
-        if out_wanted == 0 and in_wanted == 0:
-            return
-        wanted = (out_wanted, in_wanted)
-        for k, pool in enumerate(self._pools):
-            if int(self._counters[k]) + wanted[k] > len(pool.data):
-                needed = self._squeeze(k, wanted[k]) + wanted[k]
+        done = self._insert(0, slots, src, dst)
+        while done < len(slots):
+            self._make_room(src[done:], dst[done:])
+            done = self._insert(done, slots, src, dst)
+        self._counters[2] += len(slots)
+
+    def _insert(self, first: int, slots: Ints32, src: Ints32, dst: Ints32) -> int:
+        """Put in the edges from the first on, as far as there is room; how many are then there."""
+        out, into = self._sides()
+        return _insert(first, slots, src, dst, self._edges.data, *out, *into, self._counters)
+
+    def _make_room(self, src: Ints32, dst: Ints32) -> None:
+        """Make room in the pools for so many more edges."""
+        for k, ends in enumerate((src, dst)):
+            wanted, pool = _room_wanted(ends, self._segments[k].data), self._pools[k]
+            if int(self._counters[k]) + wanted > len(pool.data):
+                needed = self._squeeze(k, wanted) + wanted
                 if needed > _MOST:
                     raise OverflowError(
-                        f"a part cannot hold so many edges ({len(slots):,} more): use more parts"
+                        f"a part cannot hold so many edges ({len(src):,} more): use more parts"
                     )
                 pool.reserve(needed)
-        _try_insert(slots, src, dst, self._edges.data, *self.out, *self.into, self._counters)
 
     def remove(
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
@@ -133,6 +149,15 @@ class Adjacency:
         return in_use
 
 
+@inlined
+def _room_for(length: int) -> int:
+    """How much room a segment of this length gets."""
+    room = _SMALLEST_ROOM
+    while room < length:
+        room *= 2
+    return room
+
+
 @lean
 def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
     """How much pool it takes to move the segments that these inserts overflow. Leaves no trace."""
@@ -141,10 +166,8 @@ def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
         segments[v, LENGTH] += 1
         length, room = segments[v, LENGTH], segments[v, ROOM]
         if length > room:
-            # The first overflow of v in this batch, or one past a room already counted: as in `_insert`.
-            fresh = _SMALLEST_ROOM
-            while fresh < length:
-                fresh *= 2
+            # The first overflow of v in this batch, or one past a room already counted: as in `_widen`.
+            fresh = _room_for(length)
             if length == room + 1 or (fresh > _SMALLEST_ROOM and fresh // 2 + 1 == length):
                 wanted += fresh
     for v in vertices:
@@ -153,50 +176,57 @@ def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
 
 
 @lean
-def _try_insert(
-    slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32, out_pool: Ints32,
-    in_segments: Ints32, in_pool: Ints32, counters: Ints,
-) -> tuple[int, int]:  # fmt: skip
-    """Insert and return zeros; or, where a pool has no room for it, do nothing and say how much it takes."""
-    out_wanted, in_wanted = _room_wanted(src, out_segments), _room_wanted(dst, in_segments)
-    if counters[0] + out_wanted > len(out_pool) or counters[1] + in_wanted > len(in_pool):
-        return out_wanted, in_wanted
-    for i in range(len(slots)):
-        edges[slots[i], SRC], edges[slots[i], DST] = src[i], dst[i]
-    counters[0] = _insert(slots, src, dst, edges, OUT_PLACE, out_segments, out_pool, counters[0])
-    counters[1] = _insert(slots, dst, src, edges, IN_PLACE, in_segments, in_pool, counters[1])
-    counters[2] += len(slots)
-    return 0, 0
-
-
-@lean
 def _insert(
-    slots: Ints32, vertices: Ints32, others: Ints32, edges: Ints32, place: int, segments: Ints32,
-    pool: Ints32, used: int,
+    first: int, slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32,
+    out_pool: Ints32, in_segments: Ints32, in_pool: Ints32, counters: Ints,
 ) -> int:  # fmt: skip
-    for i in range(len(slots)):
-        v = vertices[i]
-        length = segments[v, LENGTH]
-        if length == segments[v, ROOM]:
-            fresh = _SMALLEST_ROOM
-            while fresh < length + 1:
-                fresh *= 2
-            begin = segments[v, BEGIN]
-            for j in range(length):
-                pool[used + j, OTHER] = pool[begin + j, OTHER]
-                pool[used + j, EDGE] = pool[begin + j, EDGE]
-            segments[v, BEGIN] = used
-            segments[v, ROOM] = fresh
-            used += fresh
-        at = segments[v, BEGIN] + length
-        pool[at, OTHER] = others[i]
-        pool[at, EDGE] = slots[i]
-        segments[v, LENGTH] = length + 1
-        edges[slots[i], place] = length + 1
-    return used
+    last = len(slots) - 1
+    for i in range(first, len(slots)):
+        far, near = min(last, i + 2 * AHEAD), min(last, i + AHEAD)
+        fetch(out_segments, src[far])
+        fetch(in_segments, dst[far])
+        fetch(out_pool, out_segments[src[near], BEGIN] + out_segments[src[near], LENGTH])
+        fetch(in_pool, in_segments[dst[near], BEGIN] + in_segments[dst[near], LENGTH])
+        u, v, slot = src[i], dst[i], slots[i]
+        if not _widen(u, out_segments, out_pool, counters, 0):
+            return i
+        if not _widen(v, in_segments, in_pool, counters, 1):
+            return i
+        edges[slot, SRC], edges[slot, DST] = u, v
+        edges[slot, OUT_PLACE] = _append(u, v, slot, out_segments, out_pool)
+        edges[slot, IN_PLACE] = _append(v, u, slot, in_segments, in_pool)
+    return len(slots)
 
 
-@lean
+@inlined
+def _widen(v: int, segments: Ints32, pool: Ints32, counters: Ints, k: int) -> bool:
+    """Move a full segment to the pool's end, where it has more room; whether the pool has it."""
+    length = segments[v, LENGTH]
+    if length < segments[v, ROOM]:
+        return True
+    used, fresh = counters[k], _room_for(length + 1)
+    if used + fresh > len(pool):
+        return False
+    begin = segments[v, BEGIN]
+    for j in range(length):
+        pool[used + j, OTHER] = pool[begin + j, OTHER]
+        pool[used + j, EDGE] = pool[begin + j, EDGE]
+    segments[v, BEGIN], segments[v, ROOM] = used, fresh
+    counters[k] = used + fresh
+    return True
+
+
+@inlined
+def _append(v: int, other: int, slot: int, segments: Ints32, pool: Ints32) -> int:
+    """Put an edge behind the others of a segment that has room; its place there, plus 1."""
+    length = segments[v, LENGTH]
+    at = segments[v, BEGIN] + length
+    pool[at, OTHER], pool[at, EDGE] = other, slot
+    segments[v, LENGTH] = length + 1
+    return length + 1  # type: ignore[no-any-return]
+
+
+@inlined
 def _take_out(slot: int, v: int, edges: Ints32, place: int, segments: Ints32, pool: Ints32) -> None:
     """Close the gap with the segment's last edge."""
     at = segments[v, BEGIN] + edges[slot, place] - 1

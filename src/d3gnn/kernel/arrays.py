@@ -12,6 +12,7 @@ import os
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -41,17 +42,14 @@ class GrowableArray:
     `data` is the whole capacity. Whoever keeps it must take it again after a `reserve`.
     """
 
-    __slots__ = ("_space", "data", "dtype", "name", "row_shape")
+    __slots__ = ("_space", "data", "dtype", "name", "row_bytes", "row_shape")
 
     def __init__(self, space: Space, name: str, dtype: DTypeLike, row_shape: tuple[int, ...]) -> None:
         self._space, self.name = space, name
         self.dtype, self.row_shape = np.dtype(dtype), row_shape
+        self.row_bytes = self.dtype.itemsize * prod(row_shape)
         # Rows without columns (no edge features, say) take no room: there are always enough of them.
         self.data: Any = np.zeros((0 if self.row_bytes else _MOST_ROWS, *row_shape), self.dtype)
-
-    @property
-    def row_bytes(self) -> int:
-        return self.dtype.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
 
     def reserve(self, rows: int) -> None:
         """Make room for this many rows in all; growth in proportion keeps appends cheap on the whole."""

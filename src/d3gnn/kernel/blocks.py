@@ -31,6 +31,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -163,15 +164,12 @@ def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
         else:
             found[block.kind] = [block]
     for same in several:
-        same.sort(key=_place)
+        same.sort(key=_PLACE)
     return found
 
 
 _NONE: list[list[Block]] = [[]] * len(Kind)
-
-
-def _place(block: Block) -> tuple[int, int]:
-    return block.source, block.sequence
+_PLACE = attrgetter("source", "sequence")
 
 
 def joined(blocks: Sequence[Block]) -> Block | None:

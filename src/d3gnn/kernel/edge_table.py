@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from d3gnn.kernel.arrays import Space, reserve_all
-from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.compiled import compiled, inlined, lean
 from d3gnn.kernel.hashing import mix
 from d3gnn.types import Bytes, Floats, Ints, Ints32
 
@@ -85,7 +85,7 @@ class EdgeTable:
         _rebuild(self.views())
 
 
-@lean
+@inlined
 def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
     """Where in the table (u, v, key) is, or would be."""
     mask = np.uint64(records.counters[MASK])
@@ -98,19 +98,19 @@ def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
     return at
 
 
-@lean
+@inlined
 def home_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
     """The first place in the table where (u, v, key) may be."""
     return _hash(u, v, key) & np.uint64(records.counters[MASK])
 
 
-@lean
+@inlined
 def _hash(u: int, v: int, key: int) -> np.uint64:
     h = mix((np.uint64(u) << np.uint64(32)) | np.uint64(v))
     return mix(h ^ np.uint64(key)) if key != 0 else h
 
 
-@lean
+@inlined
 def vacate(records: EdgeRecords, at: np.uint64) -> None:
     """Empty a place and move up what had to step over it, so that no gravestones are left."""
     mask = np.uint64(records.counters[MASK])
@@ -128,7 +128,7 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
     records.table[gap] = 0
 
 
-@lean
+@inlined
 def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
     """A free record of this part, with its slot; or a new one."""
     r = parts[FREE_EDGE, part] - 1
@@ -147,7 +147,7 @@ def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
     return r  # type: ignore[no-any-return]
 
 
-@lean
+@inlined
 def free_record(records: EdgeRecords, r: int, parts: Ints) -> None:
     records.fields[r, U] = -1
     records.fields[r, ADDED] = 0

@@ -45,6 +45,7 @@ from d3gnn.kernel.operators import (
 from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
+from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.windows import Clock, Windows, check_clock, make_window, newest_event, pair_of
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.heads import Head, PairHead
@@ -402,9 +403,10 @@ class LocalEngine:
 
     def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
         """Partition has spoken: the rest of the chain, operator by operator."""
-        blocks, metrics = result.blocks, self.metrics
+        metrics = self.metrics
+        topology, blocks = self._topology(result.blocks)
         # Topology rides along the whole chain: its bytes are the same everywhere.
-        riding = sum([block.nbytes for block in blocks if block.kind <= LAST_TOPOLOGY])
+        riding = sum([block.nbytes for part in topology for block in part.blocks])
         metrics["topology_bytes"] += riding
         all_moved = riding * len(self._chain)
         begun = time.perf_counter()
@@ -412,13 +414,11 @@ class LocalEngine:
             for operator, microseconds, taken, row_bytes in self._chain:
                 moved = 0
                 for block in blocks:
-                    kind = block.kind
-                    if kind > LAST_TOPOLOGY:
-                        rows = len(block.columns[0])
-                        if rows and not row_bytes[kind]:
-                            row_bytes[kind] = block.nbytes // rows
-                        moved += row_bytes[kind] * rows
-                blocks = self._step(operator, blocks)
+                    kind, rows = block.kind, len(block.columns[0])
+                    if rows and not row_bytes[kind]:
+                        row_bytes[kind] = block.nbytes // rows
+                    moved += row_bytes[kind] * rows
+                blocks = self._step(operator, topology, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
                 metrics[taken] += moved
@@ -431,18 +431,27 @@ class LocalEngine:
                 space.commit(self.epoch, self.batch)
         return self._updates(batch, result, blocks)
 
-    def _step(self, operator: Operator[Any], blocks: list[Block]) -> list[Block]:
+    def _topology(self, blocks: list[Block]) -> tuple[list[Topology], list[Block]]:
+        """What the batch does to each part, and the other blocks."""
+        riding: list[list[Block]] = [[] for _ in range(self.parts)]
+        rest: list[Block] = []
+        for block in blocks:
+            (riding[block.target] if block.kind <= LAST_TOPOLOGY else rest).append(block)
+        return [Topology(mine) for mine in riding], rest
+
+    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
         if self.parts == 1:
-            return operator.process(0, blocks, self.moment)
+            return operator.step(0, topology[0], blocks, self.moment)
         mine: list[list[Block]] = [[] for _ in range(self.parts)]
         for block in blocks:
             mine[block.target].append(block)
         sent: list[Block] = []
+        moment, seconds = self.moment, self.part_seconds
         begun = time.perf_counter()
         for part in range(self.parts):
-            sent += operator.process(part, mine[part], self.moment)
+            sent += operator.step(part, topology[part], mine[part], moment)
             ended = time.perf_counter()
-            self.part_seconds[part] += ended - begun
+            seconds[part] += ended - begun
             begun = ended
         return sent
 

@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.types import Array
 
 #: Bytes that come at a time.
@@ -43,13 +43,13 @@ def _fetch(typing: Any, array: Any, row: Any, byte: Any) -> Any:
 _fetch_line: Callable[[Array, Any, int], None] = cast(Any, _fetch)
 
 
-@lean
+@inlined
 def fetch(array: Array, row: Any) -> None:
     """Begin to bring the first bytes of a row into the caches; a row that does not exist does no harm."""
     _fetch_line(array, row, 0)
 
 
-@lean
+@inlined
 def fetch_row(array: Array, row: int) -> None:
     """Begin to bring a row into the caches."""
     for byte in range(0, array.shape[1] * array.itemsize, LINE):

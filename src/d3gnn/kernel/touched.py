@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.types import Floats, Ints, Ints32
 
 MARK, VERTEX, TIME, ARRIVAL, TOUCHES = range(5)
@@ -47,7 +47,7 @@ def sort(touched: Ints) -> None:
         entries[:, VERTEX:] = entries.take(places, axis=0)[:, VERTEX:]
 
 
-@lean
+@inlined
 def touch(touched: Ints, v: int, time: int, arrival: int) -> None:
     at = touched[v + 1, MARK]
     if at == 0:

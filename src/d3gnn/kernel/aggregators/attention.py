@@ -14,7 +14,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import ATTENTION, Aggregator, Arrays, Carried
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import MARK, touch
 from d3gnn.nn.layer import AttentionSpec
@@ -79,12 +79,12 @@ class Attention(Aggregator):
         _recompute(destinations, segments, pool, *arrays, heads, channels, slope, scores)
 
 
-@lean
+@inlined
 def _leaky(x: float, slope: float) -> float:
     return x if x > 0 else slope * x
 
 
-@lean
+@inlined
 def _logit(
     sources: Floats, u: int, values: Floats, v: int, edge_values: Floats, slot: int, h: int,
     heads: int, channels: int, slope: float, scores: Floats,
@@ -101,7 +101,7 @@ def _logit(
     return _scored(sources[u, begin:end], values[v, joined + begin : joined + end], edge, scores[h], slope)
 
 
-@lean
+@inlined
 def _scored(theirs: Floats, own: Floats, edge: Floats, scores: Floats, slope: float) -> float:
     """The product of scores and terms, as four sums: one alone would wait for each addition to end."""
     one, two, three, four = 0.0, 0.0, 0.0, 0.0
@@ -116,7 +116,7 @@ def _scored(theirs: Floats, own: Floats, edge: Floats, scores: Floats, slope: fl
     return (one + two) + (three + four)
 
 
-@lean
+@inlined
 def _score(c: int, theirs: Floats, own: Floats, edge: Floats, scores: Floats, slope: float) -> float:
     term = np.float64(theirs[c]) + np.float64(own[c])
     if len(edge):
@@ -124,7 +124,7 @@ def _score(c: int, theirs: Floats, own: Floats, edge: Floats, scores: Floats, sl
     return np.float64(scores[c]) * _leaky(term, slope)
 
 
-@lean
+@inlined
 def _take_in_head(
     logit: float, first: bool, sources: Floats, u: int, v: int, state: Doubles, h: int, heads: int,
     channels: int,
@@ -143,7 +143,7 @@ def _take_in_head(
             total[c] += share * message[c]
 
 
-@lean
+@inlined
 def _take_back_head(
     logit: float, sources: Floats, u: int, v: int, state: Doubles, h: int, heads: int, channels: int
 ) -> None:
@@ -155,7 +155,7 @@ def _take_back_head(
         total[c] -= share * message[c]
 
 
-@lean
+@inlined
 def _add_edge_values(
     sign: float, v: int, slot: int, edge_values: Floats, state: Doubles, heads: int, channels: int
 ) -> None:
@@ -164,7 +164,7 @@ def _add_edge_values(
         state[v, begin + k] += sign * edge_values[slot, k]
 
 
-@lean
+@inlined
 def _take_in(
     u: int, v: int, slot: int, first: bool, values: Floats, edge_values: Floats, state: Doubles,
     heads: int, channels: int, slope: float, scores: Floats,

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from d3gnn.kernel.adjacency import Side
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 _KNOWN: dict[str, type[Aggregator]] = {}
@@ -35,7 +35,7 @@ class Arrays(NamedTuple):
     counts: Ints32  # of messages
 
 
-@lean
+@inlined
 def weight_of(edge_values: Floats, slot: int) -> np.float32:
     """By which an edge's message is multiplied: its one value, where edges have any."""
     return edge_values[slot, 0] if edge_values.shape[1] else np.float32(1.0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import MAX, SUM, Aggregator, Arrays, Carried, weight_of
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
@@ -43,7 +43,7 @@ class Degrees(Aggregator):
         _recompute(destinations, *into, edge_values, state, count)
 
 
-@lean
+@inlined
 def _take_in(u: int, v: int, slot: int, sign: float, edge_values: Floats, state: Doubles) -> None:
     weight = np.float64(weight_of(edge_values, slot))
     if u != v:

@@ -10,7 +10,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import MAX, MEAN, Aggregator, Arrays, Carried, weight_of
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
@@ -44,12 +44,12 @@ class Mixed(Aggregator):
         _recompute(destinations, segments, pool, *arrays, self.codes)
 
 
-@lean
+@inlined
 def _is_better(code: int, one: float, other: float) -> bool:
     return one > other if code == MAX else one < other
 
 
-@lean
+@inlined
 def _take_in(
     u: int, v: int, weight: np.float32, values: Floats, state: Doubles, first: bool, codes: Ints
 ) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from d3gnn.kernel.adjacency import Adjacency, Removed
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import Block
+from d3gnn.kernel.topology import Topology, apart
 from d3gnn.kernel.touched import size
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
@@ -54,6 +55,8 @@ class Operator(ABC, Generic[State]):
     """
 
     name: str
+    #: Whether another operator follows, which wants to know the topology, too.
+    passes_on = True
 
     def __init__(self, spaces: Spaces, window: Window | None = None) -> None:
         self._spaces, self.window = spaces, window
@@ -65,9 +68,17 @@ class Operator(ABC, Generic[State]):
     def open(self, space: Space, part: int) -> State:
         """The state of a part, in its space."""
 
-    @abstractmethod
     def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
-        """Take in the blocks that a batch has for this part; the blocks to send on."""
+        """Take in all blocks that a batch has for this part; the blocks to send on, topology among them."""
+        topology, rest = apart(blocks)
+        made = self.step(part, topology, rest, moment)
+        return [*topology.blocks, *made] if self.passes_on else made
+
+    @abstractmethod
+    def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
+        """Take in what a batch does to this part, and the other blocks that it has for it; what this makes of
+        them.
+        """
 
     def pending(self, part: int) -> Pending | None:
         """What waits in the window of a part; None without a window."""

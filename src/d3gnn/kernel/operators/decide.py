@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from d3gnn.events import Element, Op, Reason
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.edge_table import (
     ADDED,
     COUNT,
@@ -142,7 +142,7 @@ def decide(
     return True
 
 
-@lean
+@inlined
 def _decide(
     order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
     status: Small,
@@ -165,7 +165,7 @@ def _decide(
             records.fields[out.lists[ADD_RECORD, a], ADDED] = 0
 
 
-@lean
+@inlined
 def _look_ahead(
     k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords
 ) -> None:
@@ -190,17 +190,17 @@ def _look_ahead(
         fetch(graph.placement.replica, graph.placement.vertex[v, FIRST_REPLICA] - 1)
 
 
-@lean
+@inlined
 def _has_value(i: int, events: Events) -> bool:
     return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
 
 
-@lean
+@inlined
 def _live(code: int, graph: Graph) -> int:
     return graph.live[code] - 1 if code >= 0 else -1
 
 
-@lean
+@inlined
 def _make_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     """A vertex without a master yet."""
     v = graph.counters[VERTICES]
@@ -216,7 +216,7 @@ def _make_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     return v  # type: ignore[no-any-return]
 
 
-@lean
+@inlined
 def _settle(v: int, part: int, graph: Graph, out: Decisions) -> None:
     """Give a new vertex its master; the master's part is always a replica, and always gets values."""
     graph.placement.vertex[v, MASTER_PART] = part
@@ -225,7 +225,7 @@ def _settle(v: int, part: int, graph: Graph, out: Decisions) -> None:
     graph.placement.replica[_replica(v, part, graph, out), IS_SOURCE] = 1
 
 
-@lean
+@inlined
 def _replica(v: int, part: int, graph: Graph, out: Decisions) -> int:
     """The replica of v in a part, made if need be."""
     vertex, replica = graph.placement.vertex, graph.placement.replica
@@ -247,7 +247,7 @@ def _replica(v: int, part: int, graph: Graph, out: Decisions) -> int:
     return at  # type: ignore[no-any-return]
 
 
-@lean
+@inlined
 def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
     if graph.placement.replica[replica, IS_SOURCE] == 0:
         graph.placement.replica[replica, IS_SOURCE] = 1
@@ -256,7 +256,7 @@ def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
         out.counts[N_SOURCE] += 1
 
 
-@lean
+@inlined
 def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_vertex: int) -> int:
     code, op = events.src[i], events.op[i]
     v = _live(code, graph)
@@ -293,7 +293,7 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
     return _APPLIED
 
 
-@lean
+@inlined
 def _label_event(i: int, events: Events, graph: Graph) -> int:
     code = events.src[i]
     if events.op[i] == _DELETE and (code < 0 or graph.label_state[code] != _HERE):
@@ -311,7 +311,7 @@ def _label_event(i: int, events: Events, graph: Graph) -> int:
     return _APPLIED
 
 
-@lean
+@inlined
 def _edge_event(
     i: int, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions
 ) -> int:
@@ -341,7 +341,7 @@ def _edge_event(
     return _set_edge_feature(i, r, events, rules, records, out)
 
 
-@lean
+@inlined
 def _add_edge(
     i: int, u: int, v: int, from_code: int, to_code: int, at: np.uint64, older: int, events: Events,
     rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
@@ -404,7 +404,7 @@ def _add_edge(
     out.lists[ADD_EVENT, a] = i
 
 
-@lean
+@inlined
 def _remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
     if records.fields[r, OLDER] > 0:
         records.table[at] = records.fields[r, OLDER]
@@ -426,7 +426,7 @@ def _remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecor
     free_record(records, r, graph.parts)
 
 
-@lean
+@inlined
 def _set_edge_feature(
     i: int, r: int, events: Events, rules: Rules, records: EdgeRecords, out: Decisions
 ) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -15,7 +14,6 @@ from d3gnn.kernel.blocks import (
     ADDS,
     EDGE_VALUES,
     FEATURES,
-    LAST_TOPOLOGY,
     LEAVES,
     PARTIALS,
     REMOVES,
@@ -24,11 +22,11 @@ from d3gnn.kernel.blocks import (
     VALUES,
     Block,
     by_kind,
-    joined,
 )
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces, remove_edges
+from d3gnn.kernel.operators.base import Moment, Operator, Spaces, remove_edges
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
+from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import (
     ARRIVAL,
     MARK,
@@ -124,8 +122,8 @@ class Edge(Operator[EdgeState]):
         self.width = self.aggregator.state_width(layer.message_width)
         self._edge_width, self._skips_loops = layer.edge_width, layer.skips_loops
         self._makes_hits = not self.aggregator.invertible
-        # What operators behind this one have to know, and this one does not: it passes that on.
-        self._passes_on = FEATURES if index == 0 else ROOTS
+        # What operators behind this one have to know, and this one does not.
+        self._passes_along = FEATURES if index == 0 else ROOTS
 
     def open(self, space: Space, part: int) -> EdgeState:
         layer, waiting = self.layer, self.open_window(space)
@@ -134,49 +132,44 @@ class Edge(Operator[EdgeState]):
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
 
-    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
+    def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
         state = self.state(part)
         state.follow()
-        blocks = list(blocks)
         found = by_kind(blocks)
-        out = [block for block in blocks if block.kind <= LAST_TOPOLOGY or block.kind == self._passes_on]
-        removes, leaves = joined(found[REMOVES]), joined(found[LEAVES])
-        replicas, adds = joined(found[REPLICAS]), joined(found[ADDS])
-        values = found[VALUES]
-        edge_values = joined(found[EDGE_VALUES]) if self._edge_width else None
-        if replicas or adds:
-            state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
-        if edge_values:
+        values, out = found[VALUES], list(found[self._passes_along])
+        removes, leaves = topology.of(REMOVES), topology.of(LEAVES)
+        replicas, adds = topology.of(REPLICAS), topology.of(ADDS)
+        edge_values = topology.of(EDGE_VALUES) if self._edge_width else None
+        if replicas is not None or adds is not None:
+            state.reserve(0 if replicas is None else replicas.extent, 0 if adds is None else adds.extent)
+        if edge_values is not None:
             state.reserve(0, edge_values.extent)
-        if replicas:
+        if replicas is not None:
             slot, master_part, master_row = replicas.columns
             _settle(slot, master_part, master_row, state.master.data)
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
         removed = remove_edges(state.adjacency, removes, leaves)
-        incoming = 0
+        incoming, segments = 0, state.adjacency.out.segments
         for block in values:
-            incoming += _out_edges(block.columns[0], state.adjacency.out.segments)
-        gone = 0 if removed is None else len(removed.src)
-        messages = gone + (len(adds) if adds else 0)
+            incoming += _out_edges(block.columns[0], segments)
+        messages = (0 if removed is None else len(removed.src)) + (0 if adds is None else len(adds))
         pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
         if removed is not None:
             self._retract(state, removed, leaves)
         if self._edge_width:
             messages += self._take_edge_values(state, adds, edge_values)
         # ... (c) the edges that stay carry the new values, (d) new edges carry new values.
-        for block in values:
-            messages += self._replace(state, block, pulls)
-        if adds:
+        if values:
+            messages += self._replace(state, values, pulls)
+        if adds is not None:
             self._add(state, adds)
         # What waits must not be sent along with the whole.
         whole = pulls and self._pull(state, may_be_whole=self.window is None or moment.drain)
         if self._makes_hits and size(state.hits):
             self._recompute_hits(state, pulls)
         if self.sends_value:
-            for block in values:
-                if block.source == part:
-                    out.append(self._roots(state, part, block))
+            out += [self._roots(state, part, block) for block in values if block.source == part]
         metrics = self.metrics
         metrics["messages"] += messages
         metrics["touched"] += size(state.touched)
@@ -185,14 +178,16 @@ class Edge(Operator[EdgeState]):
             metrics["full"] += whole
         if state.pending is not None:
             self.hold(state.pending, state.touched, moment)
-            if leaves:
+            if leaves is not None:
                 state.pending.cancel(leaves.columns[0])
-        return out + self._partials(state, part, whole)
+        if whole or size(state.touched):
+            out += self._partials(state, part, whole)
+        return out
 
     def _retract(self, state: EdgeState, removed: Removed, leaves: Block | None) -> None:
         arrays = state.arrays
         self.aggregator.retract(Carried(*removed), arrays, state.touched, state.hits)
-        if leaves:
+        if leaves is not None:
             slot = leaves.columns[0]
             state.master.data[slot, 0] = 0
             arrays.values[slot] = 0
@@ -202,7 +197,7 @@ class Edge(Operator[EdgeState]):
     def _take_edge_values(self, state: EdgeState, adds: Block | None, given: Block | None) -> int:
         """What edges add to their messages; those that are there already carry theirs anew. How many do."""
         values = state.edge_values.data
-        if adds:
+        if adds is not None:
             values[adds.columns[0]] = self._edge_default
         if given is None:
             return 0
@@ -234,13 +229,17 @@ class Edge(Operator[EdgeState]):
         carried = Carried(src, dst, slots, time, arrival)
         self.aggregator.add(carried, state.arrays, state.touched, state.hits)
 
-    def _replace(self, state: EdgeState, block: Block, pulls: bool) -> int:
-        slot, time, arrival, fresh = block.columns
-        out, touched = state.adjacency.out, state.touched
-        if pulls:
-            degree = state.adjacency.into.segments if self.layer.reads_destination else _NO_SEGMENTS
-            return _touch_reached(slot, fresh, time, arrival, state.values.data, *out, degree, touched)
-        return self.aggregator.replace(slot, fresh, time, arrival, state.arrays, out, touched, state.hits)
+    def _replace(self, state: EdgeState, blocks: list[Block], pulls: bool) -> int:
+        out, touched, arrays, messages = state.adjacency.out, state.touched, state.arrays, 0
+        for block in blocks:
+            slot, time, arrival, fresh = block.columns
+            if pulls:
+                degree = state.adjacency.into.segments if self.layer.reads_destination else _NO_SEGMENTS
+                messages += _touch_reached(slot, fresh, time, arrival, arrays.values, *out, degree, touched)
+            else:
+                replace = self.aggregator.replace
+                messages += replace(slot, fresh, time, arrival, arrays, out, touched, state.hits)
+        return messages
 
     def _recompute_hits(self, state: EdgeState, pulled: bool) -> None:
         """Destinations from which something could not be taken back, all at once."""
@@ -265,13 +264,11 @@ class Edge(Operator[EdgeState]):
 
     def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
         slot, time, arrival, value = block.columns
-        columns = (state.master.data[slot, 1], time, arrival, value)
+        columns = (state.master.data[:, 1].take(slot), time, arrival, value)
         return Block(ROOTS, part, part, columns, sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         n = size(state.touched)
-        if not n and not whole:
-            return []
         sort(state.touched)
         ends = np.zeros(self.parts + 1, INT64)
         columns = (

@@ -8,7 +8,7 @@ import numpy as np
 
 from d3gnn.kernel.aggregators.base import MAX, MEAN
 from d3gnn.kernel.arrays import Space, reserve_all
-from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.compiled import compiled, inlined, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
@@ -204,14 +204,14 @@ def drop(
             _free_partial(at, partials, counters)
 
 
-@lean
+@inlined
 def _free_partial(at: int, partials: Ints32, counters: Ints) -> None:
     partials[at, PARTIAL_PART] = -1
     partials[at, NEXT_PARTIAL] = counters[_FREE_PARTIAL]
     counters[_FREE_PARTIAL] = at + 1
 
 
-@lean
+@inlined
 def _forget_partial(row: int, source: int, first: Ints32, partials: Ints32, counters: Ints) -> None:
     before = -1
     at = first[row] - 1
@@ -305,7 +305,7 @@ def join_partials(
                 into[k] = joint[k] * scale
 
 
-@lean
+@inlined
 def _join(code: int, is_first: bool, state: Floats, total: Doubles) -> None:
     """Take one partial into what was joined of those before it."""
     if code <= MEAN:
@@ -346,7 +346,7 @@ def join_attention(
             aggregate[i, k] = total[k] / max(1, count)
 
 
-@lean
+@inlined
 def _join_head(h: int, heads: int, channels: int, states: Floats, at: int, total: Doubles) -> None:
     begin = 2 * heads + h * channels
     before, more = 1.0, 1.0

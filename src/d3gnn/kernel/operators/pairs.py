@@ -6,8 +6,6 @@ Scores of edges are kept, so that only those come out that have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 
@@ -33,9 +31,10 @@ from d3gnn.kernel.blocks import (
     joined,
     pair_columns,
 )
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import KeyColumn
-from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces, remove_edges
+from d3gnn.kernel.operators.base import Moment, Operator, Spaces, remove_edges
+from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, make_touched, size, touch, touch_all
 from d3gnn.nn.heads import PairHead
 from d3gnn.nn.layer import Layer
@@ -102,33 +101,33 @@ class Pairs(Operator[PairState]):
         self, index: int, head: PairHead, width: int, spaces: Spaces, alerts: Alerts | None = None
     ) -> None:
         super().__init__(spaces)
-        self.name = f"edge-{index}"
+        self.name, self.passes_on = f"edge-{index}", False
         self.head, self.width, self.alerts = head.eval(), width, alerts
 
     def open(self, space: Space, part: int) -> PairState:
         return PairState(space, self.width)
 
-    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
+    def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
         found = by_kind(blocks)
         out = list(found[OUTPUT])
         if self.head.edges:
-            out += self._score_edges(part, found)
-            for block in found[GONE_EDGES]:
-                time, arrival, *names = block.columns
-                out.append(_told(part, 0, 1, time, arrival, None, tuple(names), block.blob))
+            out += self._score_edges(part, topology, found)
+            if gone := topology.of(GONE_EDGES):
+                time, arrival, *names = gone.columns
+                out.append(_told(part, 0, 1, time, arrival, None, tuple(names), gone.blob))
         if found[ENDS]:
             out += self._answer(part, joined(found[ENDS]))
         return out
 
-    def _score_edges(self, part: int, found: list[list[Block]]) -> list[Block]:
+    def _score_edges(self, part: int, topology: Topology, found: list[list[Block]]) -> list[Block]:
         """Edges that came, and those of which an end has changed; tombstones of those that went."""
         state = self.state(part)
         state.follow()
-        removes, leaves, adds = joined(found[REMOVES]), joined(found[LEAVES]), joined(found[ADDS])
-        replicas = joined(found[REPLICAS])
+        removes, leaves, adds = topology.of(REMOVES), topology.of(LEAVES), topology.of(ADDS)
+        replicas = topology.of(REPLICAS)
         if replicas or adds:
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
-        self._learn_names(state, joined(found[VERTICES]), joined(found[NAMES]))
+        self._learn_names(state, topology.of(VERTICES), joined(found[NAMES]))
         out: list[Block] = []
         gone = remove_edges(state.adjacency, removes, leaves)
         if gone is not None:
@@ -240,7 +239,7 @@ def _touch_edges(
     return reached
 
 
-@lean
+@inlined
 def _touch_side(v: int, segments: Ints32, pool: Ints32, time: int, arrival: int, touched: Ints) -> int:
     begin = segments[v, BEGIN]
     for j in range(begin, begin + segments[v, LENGTH]):

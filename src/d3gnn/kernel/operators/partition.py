@@ -37,7 +37,7 @@ from d3gnn.kernel.blocks import (
     Kind,
     key_columns,
 )
-from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.compiled import compiled, inlined, lean
 from d3gnn.kernel.edge_table import LOAD, NEXT_EDGE, NEXT_ROW, NEXT_SLOT, PART, SLOT, EdgeTable, U
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.operators import decide as d
@@ -573,7 +573,7 @@ def _parts_of(first_vertex: int, counts: Ints, lists: Ints32, vertices: Ints32, 
         part[lists[d.ADD_EVENT, i]] = lists[d.ADD_PART, i]
 
 
-@lean
+@inlined
 def _alive_master(v: int, live: Ints32, vertices: Ints32) -> int:
     """The part of a vertex's master; -1 for one that is gone by the end of the batch."""
     return vertices[v, MASTER_PART] if live[vertices[v, CODE]] - 1 == v else -1
@@ -595,7 +595,7 @@ def kept_adds(counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32) -> In
     return np.array(kept, np.int64)
 
 
-@lean
+@inlined
 def _is_kept(i: int, lists: Ints32, live: Ints32, vertices: Ints32) -> bool:
     u, v = lists[d.ADD_U, i], lists[d.ADD_V, i]
     alive = live[vertices[u, CODE]] - 1 == u and live[vertices[v, CODE]] - 1 == v
@@ -694,7 +694,7 @@ def _gather_sources(
             part[at], slot[at] = replicas[replica, REPLICA_PART], replicas[replica, REPLICA_SLOT]
 
 
-@lean
+@inlined
 def _add_up(ends: Ints) -> None:
     """From how many there are of each part, after those of none, to where each part begins."""
     ends[0] = 0

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 import torch
 
@@ -17,7 +15,6 @@ from d3gnn.kernel.blocks import (
     ENDS,
     FEATURES,
     GONE,
-    LAST_TOPOLOGY,
     NAMES,
     OUTPUT,
     PARTIALS,
@@ -34,8 +31,9 @@ from d3gnn.kernel.blocks import (
     key_columns,
 )
 from d3gnn.kernel.operators import masters as m
-from d3gnn.kernel.operators.base import AT_ONCE, Moment, Operator, Spaces
+from d3gnn.kernel.operators.base import Moment, Operator, Spaces
 from d3gnn.kernel.operators.pairs import Scored
+from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
@@ -44,8 +42,6 @@ from d3gnn.nn.layer import DEGREE_WIDTH, Layer
 from d3gnn.types import FLOAT32, INT32, Array, Bools, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
-#: What Vertex 0 has something to do for, as plain integers.
-_FOR_INPUTS = [int(kind) for kind in (VERTICES, SOURCES, DROPS, FEATURES, PARTIALS)]
 
 
 #: Where a layer's update finds roots and aggregates of so many rows, as arrays (with room for one sum) and
@@ -93,7 +89,7 @@ class Vertex(Operator[m.VertexState]):
         self._features, self.epsilon = schema.width, epsilon
         self.head, self.alerts = head, alerts
         self._is_last = following is None or isinstance(following, Scored)
-        self._tells = self._is_last and tells
+        self._tells, self.passes_on = self._is_last and tells, following is not None
         self.width = layer.out_width if layer else schema.width + (DEGREE_WIDTH if degrees else 0)
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
@@ -108,18 +104,16 @@ class Vertex(Operator[m.VertexState]):
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
 
-    def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
-        blocks = list(blocks)
-        nothing_new = self.layer is None and not any(block.kind in _FOR_INPUTS for block in blocks)
-        if nothing_new and self.window is None:
-            return blocks  # new edges between known vertices, say
+    def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
+        vertices, sources, drops = topology.of(VERTICES), topology.of(SOURCES), topology.of(DROPS)
+        if not (self.layer or self.window or blocks or vertices or sources or drops):
+            return []  # new edges between known vertices, say
         state = self.state(part)
         state.follow()
         found = by_kind(blocks)
-        self._take_topology(state, found)
-        drops, sources = joined(found[DROPS]), joined(found[SOURCES])
+        self._take_topology(state, vertices, drops)
         if self.layer is None:
-            self._take_features(state, joined(found[VERTICES]), joined(found[FEATURES]))
+            self._take_features(state, vertices, joined(found[FEATURES]))
             self._take_values(state, [], found[PARTIALS])
             self._wait(state, moment, drops)
             if self._aggregator is not None:
@@ -131,34 +125,33 @@ class Vertex(Operator[m.VertexState]):
             self._take_values(state, found[ROOTS], found[PARTIALS])
             self._wait(state, moment, drops)
             changed = self._renew(state, self.layer)
-        self.metrics["touched"] += len(changed[0])
+        n = len(changed[0])
+        self.metrics["touched"] += n
         out: list[Block] = []
-        if self.following is not None:
-            out = [block for block in blocks if block.kind <= LAST_TOPOLOGY]
-            if len(changed[0]) or sources:
-                out += self._send(state, part, sources, self.following, *changed)
-        if self._tells:
-            if len(changed[0]) or drops:
+        if self.following is not None and (n or sources is not None):
+            out = self._send(state, part, sources, self.following, *changed)
+        if self._is_last:
+            if self._tells and (n or drops is not None):
                 out += self._output(state, part, drops, *changed)
-            out += [self._tombstones(part, block) for block in found[GONE]]
-        if found[QUERIES] and self._is_last:
-            out += self._ends(state, part, joined(found[QUERIES]))
+            if self._tells and (gone := topology.of(GONE)):
+                out.append(self._tombstones(part, gone))
+            if queries := topology.of(QUERIES):
+                out += self._ends(state, part, queries)
         return out
 
     def values(self, part: int, rows: Array) -> Floats:
         """x(l) of masters, by row."""
         return self.state(part).rows.value[rows]
 
-    def _take_topology(self, state: m.VertexState, found: list[list[Block]]) -> None:
+    def _take_topology(self, state: m.VertexState, vertices: Block | None, drops: Block | None) -> None:
         """New masters, and masters that go."""
-        vertices, drops = joined(found[VERTICES]), joined(found[DROPS])
-        if vertices:
+        if vertices is not None:
             state.reserve_rows(vertices.extent)
-            row, slot = vertices.columns[:2]
-            m.settle(row, slot, state.rows.slot, state.rows.unsent)
+            row, slot, rows = *vertices.columns[:2], state.rows
+            m.settle(row, slot, rows.slot, rows.unsent)
             if self._is_last:
                 state.keys.put(row, block_keys(vertices), vertices.extent)
-        if drops:
+        if drops is not None:
             gone, rows = drops.columns[0], state.rows
             first_partial, partials, _ = state.partials
             m.drop(gone, *state.links, first_partial, partials, state.space.counters)
@@ -166,11 +159,11 @@ class Vertex(Operator[m.VertexState]):
 
     def _take_features(self, state: m.VertexState, vertices: Block | None, features: Block | None) -> None:
         """x(0): the initial value of new vertices, then features over it."""
-        if vertices:
+        if vertices is not None:
             row, _, seeds, time, arrival = vertices.columns[:5]
             m.start(row, seeds, self._features, state.rows.seed, state.rows.value)
             touch_all(state.touched, row, time, arrival)
-        if features:
+        if features is not None:
             row, feature, time, arrival, value = features.columns
             m.take_features(
                 row, feature, value, self._features, self._feature_ends, state.rows.seed, state.rows.value
@@ -193,7 +186,7 @@ class Vertex(Operator[m.VertexState]):
     def _wait(self, state: m.VertexState, moment: Moment, drops: Block | None) -> None:
         """In place of the touched masters come those whose time has come; a first value does not wait."""
         if state.pending is not None:
-            if drops:
+            if drops is not None:
                 state.pending.cancel(drops.columns[0])
             self.hold(state.pending, state.touched, moment, state.rows.unsent)
 
@@ -262,7 +255,7 @@ class Vertex(Operator[m.VertexState]):
             blocks = [Block(VALUES, part, part, (state.rows.slot[row], time, arrival, message))]
         else:
             blocks = self._spread(state, part, sources, following, (row, time, arrival, message))
-        if sources:
+        if sources is not None:
             new_row, new_part, new_slot = sources.columns
             if self._is_last:
                 blocks += self._by_part(NAMES, part, new_part, (new_slot,), state.keys.take(new_row))
@@ -284,7 +277,7 @@ class Vertex(Operator[m.VertexState]):
         """A block for each part: changed rows to their replicas, new sources behind them."""
         values: Floats = state.rows.value
         new_row, new_part, new_slot = _NOTHING32, _NOTHING32, _NOTHING32
-        if sources:
+        if sources is not None:
             new_row, new_part, new_slot = sources.columns
             if not following.sends_value:
                 values = self._message(following, values[new_row])
@@ -301,9 +294,8 @@ class Vertex(Operator[m.VertexState]):
             begin = end
         return blocks
 
-    def _ends(self, state: m.VertexState, part: int, queries: Block | None) -> list[Block]:
+    def _ends(self, state: m.VertexState, part: int, queries: Block) -> list[Block]:
         """What those who answer queries have to know of masters here."""
-        assert queries is not None
         row, number, is_second, answering, time, arrival = queries.columns
         columns = (number, is_second, time, arrival, state.rows.value[row])
         return self._by_part(ENDS, part, answering, columns, state.keys.take(row))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.partitioners.base import (
     Partitioner,
     Placement,
@@ -29,7 +29,7 @@ __all__ = [
 _HDRF = HDRF.code
 
 
-@lean
+@inlined
 def choose(
     code: int, u: int, v: int, hash_u: np.uint64, hash_v: np.uint64, placement: Placement,
     first_weight: float, second_weight: float,

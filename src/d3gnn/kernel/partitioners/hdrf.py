@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.partitioners.base import (
     DEGREE,
     FIRST_REPLICA,
@@ -40,7 +40,7 @@ class HDRF(Partitioner):
         return self.balance, self.epsilon
 
 
-@lean
+@inlined
 def choose_hdrf(u: int, v: int, placement: Placement, balance: float, epsilon: float) -> int:
     load, score = placement.load, placement.score
     parts = len(load)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.hashing import mix
 from d3gnn.kernel.partitioners.base import Partitioner
 
@@ -19,6 +19,6 @@ class Random(Partitioner):
     code = 0
 
 
-@lean
+@inlined
 def choose_random(hash_u: np.uint64, hash_v: np.uint64, parts: int) -> int:
     return int(mix(hash_u ^ mix(hash_v)) % np.uint64(parts))

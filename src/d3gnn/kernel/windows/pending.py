@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, TOUCHES, VERTEX, size, touch
 from d3gnn.kernel.windows.adaptive import AdaptiveSession
@@ -172,7 +172,7 @@ def _hold(
     return counters[_MERGED] - merged  # type: ignore[no-any-return]
 
 
-@lean
+@inlined
 def _stays(key: int, v: int, touched: Ints, now: int, drain: bool, rows: Ints, counters: Ints) -> bool:
     """Send a vertex whose key in the heap has come up; whether it was postponed, and goes back instead."""
     if rows[v, KEY] != key:
@@ -189,7 +189,7 @@ def _stays(key: int, v: int, touched: Ints, now: int, drain: bool, rows: Ints, c
     return False
 
 
-@lean
+@inlined
 def _sweep(touched: Ints, now: int, drain: bool, rows: Ints, heap: Ints, counters: Ints) -> None:
     """Take all that has come up from the heap, in one pass over it, and put the rest in order again."""
     left = 0
@@ -206,7 +206,7 @@ def _sweep(touched: Ints, now: int, drain: bool, rows: Ints, heap: Ints, counter
         _sink(at, heap[at, 0], heap[at, 1], left, heap)
 
 
-@lean
+@inlined
 def _latest(first: int, longest: int, grain: int) -> int:
     """The last multiple of the grain that is not too late; the very end, where there is none."""
     end = first + longest
@@ -223,7 +223,7 @@ def _pass_sent(rows: Ints, queue: Ints, counters: Ints) -> None:
         counters[_HEAD] += 1
 
 
-@lean
+@inlined
 def _close_up(queue: Ints, counters: Ints) -> None:
     """Move the queue to the front when half of its place is empty: on the whole, that costs nothing."""
     head, tail = counters[_HEAD], counters[_TAIL]
@@ -233,7 +233,7 @@ def _close_up(queue: Ints, counters: Ints) -> None:
         counters[_HEAD], counters[_TAIL] = 0, tail - head
 
 
-@lean
+@inlined
 def _deadline(
     v: int, now: int, first: int, touches: int, fresh: int, code: int, numbers: Doubles, period: int,
     rates: Floats, fades: Doubles,
@@ -249,7 +249,7 @@ def _deadline(
     return now if touches >= numbers[0] else NEVER // 2
 
 
-@lean
+@inlined
 def _push(key: int, v: int, rows: Ints, heap: Ints, counters: Ints) -> None:
     rows[v, KEY] = key
     at = counters[_HEAP]
@@ -263,14 +263,14 @@ def _push(key: int, v: int, rows: Ints, heap: Ints, counters: Ints) -> None:
     heap[at, 0], heap[at, 1] = key, v
 
 
-@lean
+@inlined
 def _pop(heap: Ints, counters: Ints) -> None:
     counters[_HEAP] -= 1
     n = counters[_HEAP]
     _sink(0, heap[n, 0], heap[n, 1], n, heap)
 
 
-@lean
+@inlined
 def _sink(at: int, key: int, v: int, n: int, heap: Ints) -> None:
     """Put an entry where it belongs in a heap of n, at `at` or below."""
     while True:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.hashing import mix
 from d3gnn.kernel.prefetch import fetch
 from d3gnn.types import Doubles, Floats
@@ -29,7 +29,7 @@ def fading(weight: float) -> Doubles:
     return (1.0 - weight) ** np.arange(_FADED, dtype=np.float64)
 
 
-@lean
+@inlined
 def fetch_places(rates: Floats, vertex: int) -> None:
     """Begin to bring a vertex's places into the caches."""
     places = mix(np.uint64(vertex))
@@ -37,7 +37,7 @@ def fetch_places(rates: Floats, vertex: int) -> None:
         fetch(rates, (places >> np.uint64(k * BITS)) & np.uint64(WIDTH - 1))
 
 
-@lean
+@inlined
 def count_and_rate(rates: Floats, vertex: int, times: float, period: int, fades: Doubles) -> float:
     """Count a vertex; how often it changes in a period, by the mean, or by this period if that is more."""
     weight = 1.0 - fades[1]
