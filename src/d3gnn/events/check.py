@@ -129,12 +129,10 @@ def order(batch: EventBatch) -> Ints | None:
     """
     if len(batch) < 2:
         return None
-    by = [batch.time, *(c for c in (batch.arrival, batch.partition, batch.offset) if c is not None)]
-    if len(by) == 1:
-        if bool((batch.time[1:] >= batch.time[:-1]).all()):
-            return None
-        return np.argsort(batch.time, kind="stable")
-    return np.lexsort(by[::-1]).astype(np.int64)
+    time, then = batch.time, [c for c in (batch.arrival, batch.partition, batch.offset) if c is not None]
+    if then:
+        return np.lexsort([*then[::-1], time]).astype(np.int64)
+    return None if (time[1:] >= time[:-1]).all() else np.argsort(time, kind="stable")
 
 
 def _mark_names(batch: EventBatch, mark: _Mark) -> None:

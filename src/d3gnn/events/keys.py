@@ -166,6 +166,8 @@ def concat_keys(parts: Sequence[Keys]) -> Keys:
     """One column from several of the same type; a column of nulls alone goes with either."""
     if len(parts) == 1:
         return parts[0]
+    if all(isinstance(p, IntKeys) and p.valid is None for p in parts):
+        return IntKeys(np.concatenate([p.values for p in parts]))  # type: ignore[union-attr]
     kind = next((type(p) for p in parts if len(p) and (p.valid is None or p.valid.any())), IntKeys)
     parts = [p if len(p) and (p.valid is None or p.valid.any()) else null_keys(kind, len(p)) for p in parts]
     valid = None

@@ -240,6 +240,7 @@ class LocalEngine:
         self._chain: list[tuple[Operator[Any], str, str, list[int]]] = [
             (operator, f"{operator.name}_us", f"{operator.name}_bytes", [0] * len(Kind)) for operator in chain
         ]
+        self._topology_row_bytes = [0] * len(Kind)
         for layer in model.layers:
             layer.prepare()
 
@@ -406,18 +407,13 @@ class LocalEngine:
         metrics = self.metrics
         topology, blocks = self._topology(result.blocks)
         # Topology rides along the whole chain: its bytes are the same everywhere.
-        riding = sum([block.nbytes for part in topology for block in part.blocks])
+        riding = sum([_bytes_of(part.blocks, self._topology_row_bytes) for part in topology])
         metrics["topology_bytes"] += riding
         all_moved = riding * len(self._chain)
         begun = time.perf_counter()
         with torch.inference_mode():
             for operator, microseconds, taken, row_bytes in self._chain:
-                moved = 0
-                for block in blocks:
-                    kind, rows = block.kind, len(block.columns[0])
-                    if rows and not row_bytes[kind]:
-                        row_bytes[kind] = block.nbytes // rows
-                    moved += row_bytes[kind] * rows
+                moved = _bytes_of(blocks, row_bytes)
                 blocks = self._step(operator, topology, blocks)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
@@ -502,3 +498,16 @@ class LocalEngine:
                 space.commit(0, 0)
             self._opened[operator, part] = space
         return space
+
+
+def _bytes_of(blocks: list[Block], row_bytes: list[int]) -> int:
+    """Bytes of some blocks; those of a row of each kind are found out once."""
+    total = 0
+    for block in blocks:
+        kind, rows = block.kind, len(block.columns[0])
+        if rows and not row_bytes[kind]:
+            row_bytes[kind] = sum([column.nbytes for column in block.columns]) // rows
+        total += row_bytes[kind] * rows
+        if block.blob is not None:
+            total += block.blob.nbytes
+    return total

@@ -20,6 +20,10 @@ class Linear(Aggregator):
 
     invertible = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._difference = np.empty(0)
+
     def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
         _add(*edges, *arrays, touched)
 
@@ -31,8 +35,10 @@ class Linear(Aggregator):
         touched: Ints, hits: Ints,
     ) -> int:  # fmt: skip
         values, edge_values, state, _ = arrays
-        difference = np.empty(state.shape[1], np.float64)
-        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, touched, difference)
+        if len(self._difference) != state.shape[1]:
+            self._difference = np.empty(state.shape[1])
+        changes = (touched, self._difference)
+        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
 
     def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
         segments, pool = into

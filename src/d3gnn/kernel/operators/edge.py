@@ -264,8 +264,9 @@ class Edge(Operator[EdgeState]):
 
     def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
         slot, time, arrival, value = block.columns
-        columns = (state.master.data[:, 1].take(slot), time, arrival, value)
-        return Block(ROOTS, part, part, columns, sequence=block.sequence)
+        row = np.empty(len(slot), INT32)
+        _rows_of_masters(slot, state.master.data, row)
+        return Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         n = size(state.touched)
@@ -292,6 +293,12 @@ def _settle(slots: Ints32, parts: Ints32, rows: Ints32, master: Ints32) -> None:
     for i in range(len(slots)):
         master[slots[i], 0] = parts[i] + 1
         master[slots[i], 1] = rows[i]
+
+
+@lean
+def _rows_of_masters(slots: Ints32, master: Ints32, rows: Ints32) -> None:
+    for i in range(len(slots)):
+        rows[i] = master[slots[i], 1]
 
 
 @lean

@@ -96,6 +96,7 @@ class VertexState:
         """Room for rows below this."""
         if rows > len(self._rows[2].data):
             reserve_all((*self._rows, self._links[0], self._partials[0], *self._windowed), rows)
+            self.follow()
 
     def reserve_links(self, more: int) -> None:
         """Room for so many more links."""
@@ -107,18 +108,13 @@ class VertexState:
         if needed > len(self._partials[1].data):
             reserve_all(self._partials[1:], needed)
 
-    @property
-    def rows(self) -> Rows:
-        """Views of what there is by row."""
-        self.follow()
-        return self._views
-
     def follow(self) -> None:
         """Take the views again, and be as large, if an array has moved; another process may have grown it."""
         if self._generation != self.space.generation:
-            self._views = Rows(*(array.data for array in self._rows))
-            if len(self.touched) <= len(self._views.slot):
-                self.touched = make_touched(len(self._views.slot))
+            #: Views of what there is by row.
+            self.rows = Rows(*(array.data for array in self._rows))
+            if len(self.touched) <= len(self.rows.slot):
+                self.touched = make_touched(len(self.rows.slot))
             self._generation = self.space.generation
 
     @property

@@ -421,7 +421,7 @@ class Partition:
         for target, end in enumerate(ends.tolist()[:-1]):
             if end > begin:
                 key, blob = key_columns(keys.take(slice(begin, end)))
-                mine = (*(column[begin:end] for column in columns), key)
+                mine = (*[column[begin:end] for column in columns], key)
                 extent = int(graph.parts[NEXT_ROW, target])
                 blocks.append(Block(VERTICES, 0, target, mine, extent, blob=blob))
             begin = end
@@ -497,7 +497,7 @@ class Partition:
         for target, end in enumerate(ends.tolist()[: self.parts]):
             if end > begin:
                 whole = end - begin == len(columns[0])
-                mine = columns if whole else tuple(column[begin:end] for column in columns)
+                mine = columns if whole else tuple([column[begin:end] for column in columns])
                 blocks.append(Block(kind, 0, target, mine, 0 if extents is None else int(extents[target])))
             begin = end
 

@@ -141,7 +141,9 @@ class Vertex(Operator[m.VertexState]):
 
     def values(self, part: int, rows: Array) -> Floats:
         """x(l) of masters, by row."""
-        return self.state(part).rows.value[rows]
+        state = self.state(part)
+        state.follow()
+        return state.rows.value[rows]
 
     def _take_topology(self, state: m.VertexState, vertices: Block | None, drops: Block | None) -> None:
         """New masters, and masters that go."""

@@ -39,7 +39,7 @@ class Pending:
     """The pending vertices of one operator part under a window; `counters` are some of the space's."""
 
     def __init__(self, space: Space, window: Window, counters: Ints) -> None:
-        self.window, self._counters = window, counters
+        self.window, self._space, self._counters = window, space, counters
         self.rows = space.array("pending", np.int64, 6)
         self._heap = space.array("pending_heap", np.int64, 2)
         # Who waits, in the order of coming, with the time of it; behind the head there may be some that have
@@ -48,11 +48,12 @@ class Pending:
         self._rates = space.array("pending_rates", np.float32, COLUMNS)
         if isinstance(window, AdaptiveSession):
             self._rates.reserve(WIDTH)
-        self._fades = fading(window.weight if isinstance(window, AdaptiveSession) else 1.0)
+        fades = fading(window.weight if isinstance(window, AdaptiveSession) else 1.0)
         numbers = np.zeros(4)
         numbers[: len(window.numbers)] = window.numbers
-        self._numbers, self._longest = numbers, int(window.longest * SECOND)
-        self._grain = max(1, int(window.coalesce * SECOND))
+        longest, grain = int(window.longest * SECOND), max(1, int(window.coalesce * SECOND))
+        self._rules = window.code, numbers, longest, grain, fades
+        self._generation = -1
 
     def __len__(self) -> int:
         """How many vertices wait."""
@@ -94,15 +95,19 @@ class Pending:
 
         `at_once` is 1 for vertices that do not wait. With `drain`, nothing waits any longer.
         """
-        more, counters = size(touched), self._counters
-        if not more and not drain and self.look_at() > now:
-            return 0
-        self._heap.reserve(int(counters[_HEAP]) + more)
-        self._queue.reserve(int(counters[_TAIL]) + more)
-        return _hold(
-            touched, now, drain, at_once, self.window.code, self._numbers, self._longest, self._grain,
-            self.rows.data, self._heap.data, self._queue.data, self._rates.data, self._fades, counters,
-        )  # fmt: skip
+        merged = _hold(touched, now, drain, at_once, *self._rules, *self._arrays(), self._counters)
+        if merged < 0:
+            more = size(touched)
+            self._heap.reserve(int(self._counters[_HEAP]) + more)
+            self._queue.reserve(int(self._counters[_TAIL]) + more)
+            merged = _hold(touched, now, drain, at_once, *self._rules, *self._arrays(), self._counters)
+        return merged
+
+    def _arrays(self) -> tuple[Ints, Ints, Ints, Floats]:
+        if self._generation != self._space.generation:
+            self._views = self.rows.data, self._heap.data, self._queue.data, self._rates.data
+            self._generation = self._space.generation
+        return self._views
 
     def cancel(self, vertices: Ints32) -> None:
         """Nothing is pending for these any more."""
@@ -112,8 +117,12 @@ class Pending:
 @lean
 def _hold(
     touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
-    grain: int, rows: Ints, heap: Ints, queue: Ints, rates: Floats, fades: Doubles, counters: Ints,
+    grain: int, fades: Doubles, rows: Ints, heap: Ints, queue: Ints, rates: Floats, counters: Ints,
 ) -> int:  # fmt: skip
+    """How many touches were merged; or, where heap and queue have no room for it, do nothing and say -1."""
+    more = touched[0, VERTEX]
+    if counters[_HEAP] + more > len(heap) or counters[_TAIL] + more > len(queue):
+        return -1
     kept, merged = 0, counters[_MERGED]
     last, period = touched[0, VERTEX], now // int(numbers[3]) if code == _ADAPTIVE else 0
     for at in range(1, last + 1):
