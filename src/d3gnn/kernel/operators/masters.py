@@ -404,16 +404,21 @@ def renew_few(
     for i in range(len(fresh)):
         for j in range(fresh.shape[1]):
             fresh[i, j] = bias[j]
-        for k in range(left.shape[0]):
-            for j in range(fresh.shape[1]):
-                fresh[i, j] += aggregate[i, k] * left[k, j]
-        for k in range(right.shape[0]):
-            for j in range(fresh.shape[1]):
-                fresh[i, j] += root[i, k] * right[k, j]
+        _add_product(aggregate[i], left, fresh[i])
+        _add_product(root[i], right, fresh[i])
         for j in range(fresh.shape[1]):
             if relu and fresh[i, j] < 0:
                 fresh[i, j] = 0
     return renew(0, 0, fresh, epsilon, value, unsent, touched, rows, values, time, arrival)
+
+
+@inlined
+def _add_product(row: Floats, weight: Floats, into: Floats) -> None:
+    """Add a row times a matrix; many rows are zero in many places, or everywhere, before a partial comes."""
+    for k in range(len(row)):
+        if row[k] != 0.0:
+            for j in range(len(into)):
+                into[j] += row[k] * weight[k, j]
 
 
 @lean
