@@ -455,38 +455,44 @@ def hand_over(
     touched[0, VERTEX] = 0
 
 
-@compiled
-def spread(
-    part: int, parts: int, rows: Ints32, times: Ints, arrivals: Ints, messages: Floats,
-    new_parts: Ints32, new_slots: Ints32, new_rows: Ints32, new_messages: Floats,
-    slots: Ints32, first: Ints32, links: Ints32,
-) -> tuple[Ints, Ints32, Ints, Ints, Floats]:  # fmt: skip
-    """Who gets which row: where each target part ends, and by target part slots, times, arrivals, messages.
-
-    Changed rows go to their own part and along their links. New sources, whose messages are at `new_rows` of
-    `new_messages`, come behind them; where a source is new, no edge has a message to replace, and nothing
-    comes of its cause.
-    """
-    n, ends = len(rows), np.zeros(parts + 1, np.int64)
+@lean
+def count_targets(
+    part: int, rows: Ints32, new_parts: Ints32, first: Ints32, links: Ints32, begins: Ints
+) -> int:
+    """How many rows `spread` hands out; `begins`, one for each part, all zero, say where each begins."""
     for row in rows:
-        ends[part + 1] += 1
+        begins[part] += 1
         at = first[row] - 1
         while at >= 0:
-            ends[links[at, LINK_PART] + 1] += 1
+            begins[links[at, LINK_PART]] += 1
             at = links[at, NEXT_LINK] - 1
     for p in new_parts:
-        ends[p + 1] += 1
-    for p in range(parts):
-        ends[p + 1] += ends[p]
-    count, width = ends[parts], messages.shape[1]
-    slot, time, arrival = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
-    message = np.empty((count, width), np.float32)
-    fill = ends[:parts].copy()
-    for i in range(n):
+        begins[p] += 1
+    total = 0
+    for p in range(len(begins)):
+        begins[p], total = total, total + begins[p]
+    return total
+
+
+@lean
+def spread(
+    part: int, rows: Ints32, times: Ints, arrivals: Ints, messages: Floats,
+    new_parts: Ints32, new_slots: Ints32, new_rows: Ints32, new_messages: Floats,
+    slots: Ints32, first: Ints32, links: Ints32,
+    ends: Ints, slot: Ints32, time: Ints, arrival: Ints, message: Floats,
+) -> None:  # fmt: skip
+    """Who gets which row: fill slots, times, arrivals and messages, by target part.
+
+    `ends` come in as where each part begins, and go out as where it ends. Changed rows go to their own part
+    and along their links. New sources, whose messages are at `new_rows` of `new_messages`, come behind them;
+    where a source is new, no edge has a message to replace, and nothing comes of its cause.
+    """
+    width = messages.shape[1]
+    for i in range(len(rows)):
         p, to, at = part, slots[rows[i]], first[rows[i]] - 1
         while True:
-            j = fill[p]
-            fill[p] += 1
+            j = ends[p]
+            ends[p] += 1
             slot[j], time[j], arrival[j] = to, times[i], arrivals[i]
             for k in range(width):
                 message[j, k] = messages[i, k]
@@ -494,9 +500,8 @@ def spread(
                 break
             p, to, at = links[at, LINK_PART], links[at, LINK_SLOT], links[at, NEXT_LINK] - 1
     for i in range(len(new_parts)):
-        j = fill[new_parts[i]]
-        fill[new_parts[i]] += 1
+        j = ends[new_parts[i]]
+        ends[new_parts[i]] += 1
         slot[j], time[j], arrival[j] = new_slots[i], -NEVER, NEVER
         for k in range(width):
             message[j, k] = new_messages[new_rows[i], k]
-    return ends[1:], slot, time, arrival, message

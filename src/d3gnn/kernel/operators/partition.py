@@ -188,14 +188,16 @@ class Partition:
         status, order = np.zeros(n, np.int8), None
         feature = status  # of no event
         asked = _EMPTY64
-        plain = replay is None and self.schema.edges != "keyed" and _is_plain(batch)
+        plain, in_order = False, False
+        if replay is None and self.schema.edges != "keyed":
+            plain, in_order = _is_plain(batch)
         if n and not plain:
             feature = feature_index(batch, self.schema)
             if replay is None:
                 status = check(batch, self.schema)
             asked = np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
             status[asked] = Reason.NO_SUCH_VERTEX  # until the batch has passed, after which they are asked
-        if replay is None:
+        if replay is None and not in_order:
             order = order_of(batch)
         arrival = self._arrival(batch, clock)
         events = self._encode(batch, status, feature, replay, plain)
@@ -542,24 +544,30 @@ def _one_way_loops(part: Ints32, loop: Array) -> Ints32:
     return both
 
 
-def _is_plain(batch: EventBatch) -> bool:
-    """Whether every event makes an edge and nothing can be wrong with it in itself."""
+def _is_plain(batch: EventBatch) -> tuple[bool, bool]:
+    """Whether every event makes an edge and nothing can be wrong with it in itself; and whether they are
+    certain to be in order, then.
+    """
     if batch.values is not None or batch.feature is not None or batch.key is not None:
-        return False
+        return False, False
     if batch.src.valid is not None or batch.dst is None or batch.dst.valid is not None:
-        return False
-    return _all_edges(batch.op, batch.element, batch.time)
+        return False, False
+    plain, rises = _all_edges(batch.op, batch.element, batch.time)
+    return plain, rises and batch.arrival is batch.partition is batch.offset is None
 
 
 _EDGE, _CREATE = int(Element.EDGE), int(Op.CREATE)
 
 
-@compiled
-def _all_edges(op: Small, element: Small, time: Ints) -> bool:
-    for i in range(len(op)):  # noqa: SIM110  # compiled
+@lean
+def _all_edges(op: Small, element: Small, time: Ints) -> tuple[bool, bool]:
+    """Whether all are new edges; and whether their times never fall."""
+    rises = True
+    for i in range(len(op)):
         if element[i] != _EDGE or op[i] != _CREATE or time[i] == NO_TIME:
-            return False
-    return True
+            return False, False
+        rises &= i == 0 or time[i] >= time[i - 1]
+    return True, rises
 
 
 @lean

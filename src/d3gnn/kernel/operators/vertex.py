@@ -39,7 +39,7 @@ from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.heads import Head
 from d3gnn.nn.layer import DEGREE_WIDTH, Layer
-from d3gnn.types import FLOAT32, INT32, Array, Bools, Doubles, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, INT64, Array, Bools, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 
@@ -285,13 +285,17 @@ class Vertex(Operator[m.VertexState]):
                 values = self._message(following, values[new_row])
                 new_row = np.arange(len(new_row), dtype=INT32)
         new = (new_part, new_slot, new_row, values)
-        found = m.spread(part, self.parts, *columns, *new, state.rows.slot, *state.links)
-        ends, out = found[0], found[1:]
+        row, time, arrival, message = columns
+        ends, links = np.zeros(self.parts, INT64), state.links
+        total = m.count_targets(part, row, new_part, *links, ends)
+        to, what, when, came = m.room_for(total, message.shape[1])
+        slot = state.rows.slot
+        m.spread(part, row, time, arrival, message, *new, slot, *links, ends, to, when, came, what)
         blocks = []
         begin = 0
         for target, end in enumerate(ends.tolist()):
             if end > begin:
-                mine = tuple([column[begin:end] for column in out])
+                mine = to[begin:end], when[begin:end], came[begin:end], what[begin:end]
                 blocks.append(Block(VALUES, part, target, mine))
             begin = end
         return blocks
