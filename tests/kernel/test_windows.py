@@ -25,7 +25,7 @@ from d3gnn.kernel.windows import (
     windows,
 )
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
-from d3gnn.kernel.windows.sketch import COLUMNS, WIDTH
+from d3gnn.kernel.windows.sketch import SKETCH_BYTES
 from d3gnn.nn import GAT, GCN, GNN, SAGE, GraphSAGE, Layer
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
@@ -144,11 +144,11 @@ def test_slow_vertices_are_not_forgotten() -> None:
 
 def test_the_sketch_has_a_fixed_size() -> None:
     clock = Clockwork(AdaptiveSession())
-    before = clock.pending._rates.data.nbytes
+    before = clock.pending._sketch.data.nbytes
     for i in range(50):
         clock.at(10 * i, *range(100))
-    assert clock.pending._rates.data.nbytes == before
-    assert COLUMNS * WIDTH * 4 <= before <= 2**19
+    assert clock.pending._sketch.data.nbytes == before
+    assert SKETCH_BYTES == before <= 2**19
 
 
 @every

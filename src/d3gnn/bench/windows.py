@@ -203,7 +203,7 @@ class _Run:
         ages, counts = (np.concatenate(column) for column in zip(*self._ages, strict=True))
         p50, p99, largest = weighted_percentiles(ages, counts, (50, 99, 100))
         operators: list[Operator[Any]] = [*engine.vertices, *engine.edges]
-        held = sum(operator.metrics["window_us"] for operator in operators) / 1e6
+        held = sum(operator.metrics["window_ns"] for operator in operators) / 1e9
         sketches = sum(isinstance(operator.window, AdaptiveSession) for operator in operators) * engine.parts
         delays = [each.longest for each in engine.windows if each is not None]
         return {

@@ -63,7 +63,7 @@ class KeyColumn:
     def take(self, rows: Array) -> Keys:
         """The keys at `rows`."""
         if self.type is not StringKeys:
-            return IntKeys(self._ints.data[rows] if self.type else np.zeros(len(rows), np.int64))
+            return IntKeys(self._ints.data.take(rows) if self.type else np.zeros(len(rows), np.int64))
         ends = self._ends.data[rows]
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum(ends[:, 1] - ends[:, 0], out=offsets[1:])

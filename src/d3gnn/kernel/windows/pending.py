@@ -17,9 +17,9 @@ from d3gnn.kernel.windows.adaptive import AdaptiveSession
 from d3gnn.kernel.windows.base import SECOND, Window
 from d3gnn.kernel.windows.count import Count
 from d3gnn.kernel.windows.session import Session
-from d3gnn.kernel.windows.sketch import COLUMNS, WIDTH, count_and_rate, fading, fetch_places
+from d3gnn.kernel.windows.sketch import COLUMNS, ROWS, count_and_rate, fading, fetch_places
 from d3gnn.kernel.windows.tumbling import Tumbling
-from d3gnn.types import Bytes, Doubles, Floats, Ints, Ints32
+from d3gnn.types import Bytes, Doubles, Ints, Ints32
 
 # Columns by vertex: its deadline (0: nothing is pending), its valid key in the heap (0: none), when it was
 # first touched, the newest event time and oldest arrival behind it, and how often it was touched.
@@ -45,9 +45,9 @@ class Pending:
         # Who waits, in the order of coming, with the time of it; behind the head there may be some that have
         # been sent since.
         self._queue = space.array("pending_queue", np.int64, 2)
-        self._rates = space.array("pending_rates", np.float32, COLUMNS)
+        self._sketch = space.array("pending_sketch", np.int32, COLUMNS)
         if isinstance(window, AdaptiveSession):
-            self._rates.reserve(WIDTH)
+            self._sketch.reserve(ROWS)
         fades = fading(window.weight if isinstance(window, AdaptiveSession) else 1.0)
         numbers = np.zeros(4)
         numbers[: len(window.numbers)] = window.numbers
@@ -103,9 +103,9 @@ class Pending:
             merged = _hold(touched, now, drain, at_once, *self._rules, *self._arrays(), self._counters)
         return merged
 
-    def _arrays(self) -> tuple[Ints, Ints, Ints, Floats]:
+    def _arrays(self) -> tuple[Ints, Ints, Ints, Ints32]:
         if self._generation != self._space.generation:
-            self._views = self.rows.data, self._heap.data, self._queue.data, self._rates.data
+            self._views = self.rows.data, self._heap.data, self._queue.data, self._sketch.data
             self._generation = self._space.generation
         return self._views
 
@@ -117,7 +117,7 @@ class Pending:
 @lean
 def _hold(
     touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
-    grain: int, fades: Doubles, rows: Ints, heap: Ints, queue: Ints, rates: Floats, counters: Ints,
+    grain: int, fades: Doubles, rows: Ints, heap: Ints, queue: Ints, sketch: Ints32, counters: Ints,
 ) -> int:  # fmt: skip
     """How many touches were merged; or, where heap and queue have no room for it, do nothing and say -1."""
     more = touched[0, VERTEX]
@@ -130,7 +130,7 @@ def _hold(
         fetch(rows, next)
         fetch(touched, next + 1)
         if code == _ADAPTIVE:
-            fetch_places(rates, next)
+            fetch_places(sketch, next)
         v, time, arrival = touched[at, VERTEX], touched[at, TIME], touched[at, ARRIVAL]
         touches = touched[at, TOUCHES]
         waited = rows[v, DEADLINE] > 0
@@ -142,7 +142,7 @@ def _hold(
             rows[v, FIRST] = now
             counters[_MERGED] += touches - 1
         fresh = touched[at, TOUCHES]
-        deadline = _deadline(v, now, rows[v, FIRST], touches, fresh, code, numbers, period, rates, fades)
+        deadline = _deadline(v, now, rows[v, FIRST], touches, fresh, code, numbers, period, sketch, fades)
         if deadline > now:
             deadline = min(-(-deadline // grain) * grain, _latest(rows[v, FIRST], longest, grain))
         if drain or deadline <= now or (len(at_once) > 0 and at_once[v] == 1):
@@ -166,7 +166,7 @@ def _hold(
             _push(deadline, v, rows, heap, counters)
     touched[0, VERTEX] = kept
     # Few are taken from the top one by one; of many, all that is left is gone through at once.
-    few = counters[_HEAP] // _SHARE_OF_POPS
+    few = 0 if _many_due(heap, counters[_HEAP], now) else counters[_HEAP] // _SHARE_OF_POPS
     while counters[_HEAP] > 0 and (drain or heap[0, 0] <= now):
         if few == 0:
             _sweep(touched, now, drain, rows, heap, counters)
@@ -199,10 +199,24 @@ def _stays(key: int, v: int, touched: Ints, now: int, drain: bool, rows: Ints, c
 
 
 @inlined
+def _many_due(heap: Ints, n: int, now: int) -> bool:
+    """Whether a look here and there finds any that are due: deadlines fall together."""
+    if n == 0 or heap[0, 0] > now:
+        return False
+    for i in range(1, _SHARE_OF_POPS + 1):
+        if heap[i * n // (_SHARE_OF_POPS + 1), 0] <= now:
+            return True
+    return False
+
+
+@inlined
 def _sweep(touched: Ints, now: int, drain: bool, rows: Ints, heap: Ints, counters: Ints) -> None:
     """Take all that has come up from the heap, in one pass over it, and put the rest in order again."""
-    left = 0
+    left, last = 0, counters[_HEAP] - 1
     for at in range(counters[_HEAP]):
+        next = heap[min(last, at + 2 * AHEAD), 1]
+        fetch(rows, next)
+        fetch(touched, next + 1)
         key, v = heap[at, 0], heap[at, 1]
         if drain or key <= now:
             if not _stays(key, v, touched, now, drain, rows, counters):
@@ -245,7 +259,7 @@ def _close_up(queue: Ints, counters: Ints) -> None:
 @inlined
 def _deadline(
     v: int, now: int, first: int, touches: int, fresh: int, code: int, numbers: Doubles, period: int,
-    rates: Floats, fades: Doubles,
+    sketch: Ints32, fades: Doubles,
 ) -> int:  # fmt: skip
     """When a vertex is due that was touched just now, `fresh` times of `touches` in all."""
     if code == _TUMBLING:
@@ -253,7 +267,7 @@ def _deadline(
     if code == _SESSION:
         return now + int(numbers[0])
     if code == _ADAPTIVE:
-        rate = count_and_rate(rates, v, float(fresh), period, fades)
+        rate = count_and_rate(sketch, v, fresh, period, fades)
         return now + int(min(max(numbers[2] / rate, numbers[0]), numbers[1]))
     return now if touches >= numbers[0] else NEVER // 2
 

@@ -1,8 +1,8 @@
 """How often vertices change, in little memory: a count-min sketch of exponential means.
 
-`rates` has a row for each place, and in it for each hash a mean, the count of a period, the number of that
-period, and a gap that keeps rows apart in the processor's caches. Means are brought up to date when somebody
-looks at them, so that nobody has to go through them all.
+The places of a vertex lie in one row of `sketch`, which is one line of the processor's caches. A place is a
+mean, as the bits of a float32, and the count of a period with that period's number, 16 bits each. Means are
+brought up to date when somebody looks at them, so that nobody has to go through them all.
 """
 
 from __future__ import annotations
@@ -11,47 +11,55 @@ import numpy as np
 
 from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.hashing import mix
-from d3gnn.kernel.prefetch import fetch
-from d3gnn.types import Doubles, Floats
+from d3gnn.kernel.prefetch import LINE, fetch
+from d3gnn.types import Doubles, Ints32
 
-DEPTH, BITS = 2, 13
-WIDTH = 1 << BITS
-COLUMNS = 4 * DEPTH
-SKETCH_BYTES = COLUMNS * WIDTH * 4
-#: Periods are counted modulo this, up to which float32 has every integer.
-_CYCLE = 1 << 24
+ROWS = 4096
+COLUMNS = LINE // 4
+SKETCH_BYTES = ROWS * LINE
+_PLACES = np.uint64(COLUMNS // 2)
+#: Periods are counted modulo this; and the largest count, at which a vertex is as busy as can be.
+_CYCLE = 1 << 16
+_MOST = (1 << 15) - 1
 #: After so many periods nothing is left of a mean that anybody would notice.
 _FADED = 128
 
 
 def fading(weight: float) -> Doubles:
-    """What is left of a mean after so many periods without a change; nothing after those."""
-    return (1.0 - weight) ** np.arange(_FADED, dtype=np.float64)
+    """What is left of a mean so many periods after the one that it was made for; nothing after those."""
+    return np.array([1.0, *((1.0 - weight) ** np.arange(_FADED - 1)), 0.0])
 
 
 @inlined
-def fetch_places(rates: Floats, vertex: int) -> None:
+def fetch_places(sketch: Ints32, vertex: int) -> None:
     """Begin to bring a vertex's places into the caches."""
-    places = mix(np.uint64(vertex))
-    for k in range(DEPTH):
-        fetch(rates, (places >> np.uint64(k * BITS)) & np.uint64(WIDTH - 1))
+    fetch(sketch, mix(np.uint64(vertex)) & np.uint64(ROWS - 1))
 
 
 @inlined
-def count_and_rate(rates: Floats, vertex: int, times: float, period: int, fades: Doubles) -> float:
-    """Count a vertex; how often it changes in a period, by the mean, or by this period if that is more."""
-    weight = 1.0 - fades[1]
-    rate, number = np.inf, period & (_CYCLE - 1)
-    places = mix(np.uint64(vertex))  # of which each row takes some bits
-    for k in range(DEPTH):
-        at = (places >> np.uint64(k * BITS)) & np.uint64(WIDTH - 1)
-        mean, count = rates[at, 4 * k], rates[at, 4 * k + 1]
-        passed = (number - int(rates[at, 4 * k + 2])) & (_CYCLE - 1)
-        if passed > 0:
-            mean = (mean + weight * (count - mean)) * (fades[passed - 1] if passed <= len(fades) else 0.0)
-            count = 0.0
-            rates[at, 4 * k], rates[at, 4 * k + 2] = mean, number
-        count += times
-        rates[at, 4 * k + 1] = count
-        rate = min(rate, max(mean, mean + weight * (count - mean)))
-    return rate
+def count_and_rate(sketch: Ints32, vertex: int, times: int, period: int, fades: Doubles) -> float:
+    """Count a vertex; how often it changes in a period, by the mean, or by this period if that is more.
+
+    It has two places, and whoever shares one of them makes it seem busier: the lower of both is nearer.
+    """
+    bits = mix(np.uint64(vertex))
+    row, one = bits & np.uint64(ROWS - 1), (bits >> np.uint64(32)) % _PLACES
+    other = one ^ (np.uint64(1) + (bits >> np.uint64(40)) % (_PLACES - np.uint64(1)))
+    first = _count(sketch, row, one, times, period, fades)
+    return min(first, _count(sketch, row, other, times, period, fades))
+
+
+@inlined
+def _count(
+    sketch: Ints32, row: np.uint64, place: np.uint64, times: int, period: int, fades: Doubles
+) -> float:
+    at = np.int64(np.uint64(2) * place)
+    weight, number = 1.0 - fades[2], period & (_CYCLE - 1)
+    mean, last = float(np.int32(sketch[row, at]).view(np.float32)), int(sketch[row, at + 1])
+    count, passed = last >> 16, (number - last) & (_CYCLE - 1)
+    # No branches: nobody could guess them.
+    ended = (mean + weight * (count - mean)) * fades[min(passed, _FADED)]
+    mean = ended if passed > 0 else mean
+    count = min((0 if passed > 0 else count) + times, _MOST)
+    sketch[row, at], sketch[row, at + 1] = np.float32(mean).view(np.int32), (count << 16) | number
+    return float(max(mean, mean + weight * (count - mean)))
