@@ -25,7 +25,7 @@ from d3gnn.kernel.windows import (
     windows,
 )
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
-from d3gnn.kernel.windows.sketch import SKETCH_BYTES
+from d3gnn.kernel.windows.sketch import COLUMNS, ROWS, SKETCH_BYTES, count_and_rate, fading
 from d3gnn.nn import GAT, GCN, GNN, SAGE, GraphSAGE, Layer
 from d3gnn.testing import Witness, event_batches, random_batches, schemas
 
@@ -140,6 +140,24 @@ def test_slow_vertices_are_not_forgotten() -> None:
     due = clock.pending.next_deadline()
     assert due is not None
     assert 2.0 < (due - 200_500 * MS) / 1e6 < 8.0
+
+
+def test_the_sketch_knows_most_rates_and_takes_nobody_for_slower() -> None:
+    weight, vertices = 0.3, 4000
+    fades, sketch = fading(weight), np.zeros((ROWS, COLUMNS), np.int32)
+    mean, count, last = np.zeros(vertices), np.zeros(vertices), np.zeros(vertices, np.int64)
+    rng, over = np.random.default_rng(3), []
+    shares = 1.0 / np.arange(1, vertices + 1) ** 0.8
+    for period in [*range(30), 200, *range(70_000, 70_010)]:  # with long pauses, and past 16 bits
+        for v in rng.choice(vertices, 300, p=shares / shares.sum()).tolist():
+            if passed := period - last[v]:
+                mean[v] = (mean[v] + weight * (count[v] - mean[v])) * (1 - weight) ** (passed - 1)
+                count[v], last[v] = 0, period
+            count[v] += 1
+            expected = max(mean[v], mean[v] + weight * (count[v] - mean[v]))
+            over.append(count_and_rate(sketch, v, 1, period, fades) / expected)
+    assert min(over) > 1 - 1e-5
+    assert np.mean(np.array(over) < 1 + 1e-5) > 0.8
 
 
 def test_the_sketch_has_a_fixed_size() -> None:

@@ -31,6 +31,7 @@ COUNTERS = 6
 
 _TUMBLING, _SESSION, _ADAPTIVE, _COUNT = Tumbling.code, Session.code, AdaptiveSession.code, Count.code
 _NOTHING = np.zeros(0, np.uint8)
+_Known = tuple[int, Doubles, int, int, Doubles, Ints, Ints, Ints, Ints32, Ints]
 #: A pop costs so many steps: with more than this share of a heap due, one pass over all of it is cheaper.
 _SHARE_OF_POPS = 16
 
@@ -95,19 +96,21 @@ class Pending:
 
         `at_once` is 1 for vertices that do not wait. With `drain`, nothing waits any longer.
         """
-        merged = _hold(touched, now, drain, at_once, *self._rules, *self._arrays(), self._counters)
+        merged = _hold(touched, now, drain, at_once, *self._known())
         if merged < 0:
             more = size(touched)
             self._heap.reserve(int(self._counters[_HEAP]) + more)
             self._queue.reserve(int(self._counters[_TAIL]) + more)
-            merged = _hold(touched, now, drain, at_once, *self._rules, *self._arrays(), self._counters)
+            merged = _hold(touched, now, drain, at_once, *self._known())
         return merged
 
-    def _arrays(self) -> tuple[Ints, Ints, Ints, Ints32]:
+    def _known(self) -> _Known:
+        """The window's rules, the arrays, and the counters."""
         if self._generation != self._space.generation:
-            self._views = self.rows.data, self._heap.data, self._queue.data, self._sketch.data
+            arrays = self.rows.data, self._heap.data, self._queue.data, self._sketch.data
+            self._all = (*self._rules, *arrays, self._counters)
             self._generation = self._space.generation
-        return self._views
+        return self._all
 
     def cancel(self, vertices: Ints32) -> None:
         """Nothing is pending for these any more."""
@@ -141,11 +144,12 @@ def _hold(
         else:
             rows[v, FIRST] = now
             counters[_MERGED] += touches - 1
-        fresh = touched[at, TOUCHES]
-        deadline = _deadline(v, now, rows[v, FIRST], touches, fresh, code, numbers, period, sketch, fades)
+        first, fresh, deadline = rows[v, FIRST], touched[at, TOUCHES], now
+        if len(at_once) == 0 or at_once[v] == 0:
+            deadline = _deadline(v, now, first, touches, fresh, code, numbers, period, sketch, fades)
         if deadline > now:
-            deadline = min(-(-deadline // grain) * grain, _latest(rows[v, FIRST], longest, grain))
-        if drain or deadline <= now or (len(at_once) > 0 and at_once[v] == 1):
+            deadline = min(-(-deadline // grain) * grain, _latest(first, longest, grain))
+        if drain or deadline <= now:
             kept += 1
             touched[kept, VERTEX], touched[kept, TIME], touched[kept, ARRIVAL] = v, time, arrival
             touched[kept, TOUCHES] = touches
@@ -203,7 +207,7 @@ def _many_due(heap: Ints, n: int, now: int) -> bool:
     """Whether a look here and there finds any that are due: deadlines fall together."""
     if n == 0 or heap[0, 0] > now:
         return False
-    for i in range(1, _SHARE_OF_POPS + 1):
+    for i in range(1, _SHARE_OF_POPS + 1):  # noqa: SIM110  # compiled
         if heap[i * n // (_SHARE_OF_POPS + 1), 0] <= now:
             return True
     return False

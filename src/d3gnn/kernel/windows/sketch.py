@@ -10,14 +10,16 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.compiled import inlined
-from d3gnn.kernel.hashing import mix
 from d3gnn.kernel.prefetch import LINE, fetch
 from d3gnn.types import Doubles, Ints32
 
-ROWS = 4096
+_BITS = 12
+ROWS = 1 << _BITS
 COLUMNS = LINE // 4
 SKETCH_BYTES = ROWS * LINE
-_PLACES = np.uint64(COLUMNS // 2)
+_PLACES = COLUMNS // 2
+#: Spreads what is close together as far as can be: 2^64 over the golden ratio.
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
 #: Periods are counted modulo this; and the largest count, at which a vertex is as busy as can be.
 _CYCLE = 1 << 16
 _MOST = (1 << 15) - 1
@@ -33,7 +35,7 @@ def fading(weight: float) -> Doubles:
 @inlined
 def fetch_places(sketch: Ints32, vertex: int) -> None:
     """Begin to bring a vertex's places into the caches."""
-    fetch(sketch, mix(np.uint64(vertex)) & np.uint64(ROWS - 1))
+    fetch(sketch, np.uint64(vertex) * _SPREAD >> np.uint64(64 - _BITS))
 
 
 @inlined
@@ -42,18 +44,17 @@ def count_and_rate(sketch: Ints32, vertex: int, times: int, period: int, fades: 
 
     It has two places, and whoever shares one of them makes it seem busier: the lower of both is nearer.
     """
-    bits = mix(np.uint64(vertex))
-    row, one = bits & np.uint64(ROWS - 1), (bits >> np.uint64(32)) % _PLACES
-    other = one ^ (np.uint64(1) + (bits >> np.uint64(40)) % (_PLACES - np.uint64(1)))
+    bits = np.uint64(vertex) * _SPREAD
+    row, rest = bits >> np.uint64(64 - _BITS), int(np.int64(bits >> np.uint64(32 - _BITS)))
+    one = rest % _PLACES
+    other = one ^ (rest // _PLACES % _PLACES | 1)
     first = _count(sketch, row, one, times, period, fades)
     return min(first, _count(sketch, row, other, times, period, fades))
 
 
 @inlined
-def _count(
-    sketch: Ints32, row: np.uint64, place: np.uint64, times: int, period: int, fades: Doubles
-) -> float:
-    at = np.int64(np.uint64(2) * place)
+def _count(sketch: Ints32, row: np.uint64, place: int, times: int, period: int, fades: Doubles) -> float:
+    at = 2 * place
     weight, number = 1.0 - fades[2], period & (_CYCLE - 1)
     mean, last = float(np.int32(sketch[row, at]).view(np.float32)), int(sketch[row, at + 1])
     count, passed = last >> 16, (number - last) & (_CYCLE - 1)
