@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -41,8 +42,10 @@ class PackingEngine(LocalEngine):
     limit = FEW_ROWS
     shuffle = random.Random(1)
 
-    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
-        sent = [*(block for part in topology for block in part.blocks), *blocks]
+    def _step(
+        self, operator: Operator[Any], topology: list[Topology], mine: list[list[Block]]
+    ) -> list[Block]:
+        sent = [*(block for part in topology for block in part.blocks), *chain(*mine)]
         packed = [bytes(pack(piece)) for block in sent for piece in split(block, self.limit)]
         self.shuffle.shuffle(packed)
         received = [unpack(piece) for piece in packed]
@@ -113,14 +116,15 @@ class RelayEngine(LocalEngine):
         edges = [Edge(i, self.parts, layer, spaces) for i, layer in enumerate(self.model.layers, start=1)]
         return [*vertices, *edges]
 
-    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
+    def _step(
+        self, operator: Operator[Any], topology: list[Topology], mine: list[list[Block]]
+    ) -> list[Block]:
         out = []
         for part in range(self.parts):
             crew = self._turns.choice(self._crews)
             worker = next(o for o in crew if o.name == operator.name)
             with worker.space(part).locked():
-                mine = [block for block in blocks if block.target == part]
-                out += worker.step(part, topology[part], mine, self.moment)
+                out += worker.step(part, topology[part], mine[part], self.moment)
         return out
 
     def embeddings(self, ids: list[Key] | Keys | None = None) -> Floats:  # type: ignore[override]
@@ -291,12 +295,11 @@ def sent(engine: LocalEngine, events: list[Any]) -> list[tuple[str, Block]]:
     blocks: list[tuple[str, Block]] = []
 
     def spy(
-        self: LocalEngine, operator: Operator[Any], topology: list[Topology], given: list[Block]
+        self: LocalEngine, operator: Operator[Any], topology: list[Topology], mine: list[list[Block]]
     ) -> list[Block]:
         out: list[Block] = []
         for part in range(self.parts):
-            mine = [block for block in given if block.target == part]
-            out += operator.process(part, [*topology[part].blocks, *mine], self.moment)
+            out += operator.process(part, [*topology[part].blocks, *mine[part]], self.moment)
         blocks.extend((operator.name, block) for block in out)
         return [block for block in out if block.kind > LAST_TOPOLOGY]
 

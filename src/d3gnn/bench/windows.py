@@ -222,7 +222,12 @@ class _Run:
             ],
             "topology_bytes": engine.metrics["topology_bytes"],
             "forwards": sum(vertex.metrics["touched"] for vertex in engine.vertices),
-            "merged": sum(operator.metrics["merged"] for operator in operators),
+            "merged": sum(
+                waiting.merged
+                for operator in operators
+                for part in range(engine.parts)
+                if (waiting := operator.pending(part)) is not None
+            ),
             "p50_ms": round(p50, 3),
             "p99_ms": round(p99, 3),
             "max_ms": round(largest, 3),

@@ -91,7 +91,6 @@ class Adjacency:
         while done < len(slots):
             self._make_room(src[done:], dst[done:])
             done = self._insert(done, slots, src, dst)
-        self._counters[2] += len(slots)
 
     def _insert(self, first: int, slots: Ints32, src: Ints32, dst: Ints32) -> int:
         """Put in the edges from the first on, as far as there is room; how many are then there."""
@@ -195,6 +194,7 @@ def _insert(
         edges[slot, SRC], edges[slot, DST] = u, v
         edges[slot, OUT_PLACE] = _append(u, v, slot, out_segments, out_pool)
         edges[slot, IN_PLACE] = _append(v, u, slot, in_segments, in_pool)
+        counters[2] += 1
     return len(slots)
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from d3gnn.kernel.mapping import allocate, map_file
+from d3gnn.kernel.memory import grown
 from d3gnn.types import Ints
 
 _MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
@@ -54,8 +55,8 @@ class GrowableArray:
     def reserve(self, rows: int) -> None:
         """Make room for this many rows in all; growth in proportion keeps appends cheap on the whole."""
         if rows > len(self.data):
-            grown = int(len(self.data) * self._space.growth(self.data.nbytes))
-            self._space._grow(self, min(max(rows, grown, _FIRST_ROWS), max(rows, _MOST_ROWS)))
+            more = int(len(self.data) * self._space.growth(self.data.nbytes))
+            self._space._grow(self, min(max(rows, more, _FIRST_ROWS), max(rows, _MOST_ROWS)))
 
     def used_rows(self) -> int:
         """How many rows there are up to the last one that is not zero."""
@@ -123,11 +124,8 @@ class Space:
         return array
 
     def growth(self, nbytes: int) -> float:
-        """By how much to grow an array of this size.
-
-        Growing copies, while memory that is set aside and never written costs nothing: so generously, first.
-        """
-        return 4.0 if nbytes < _LARGE else 1.5
+        """By how much to grow an array of this size."""
+        return 2.0 if nbytes < _LARGE else 1.5
 
     def begin(self) -> None:
         """From here on the arrays are between two versions."""
@@ -154,9 +152,7 @@ class Space:
         pass
 
     def _grow(self, array: GrowableArray, rows: int) -> None:
-        grown = np.zeros((rows, *array.row_shape), array.dtype)
-        grown[: len(array.data)] = array.data
-        array.data = grown
+        array.data = grown(array.data, rows)
         self.generation += 1
 
 

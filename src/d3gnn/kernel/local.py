@@ -405,16 +405,18 @@ class LocalEngine:
     def _run(self, batch: EventBatch, result: Partitioned) -> Updates:
         """Partition has spoken: the rest of the chain, operator by operator."""
         metrics = self.metrics
-        topology, blocks = self._topology(result.blocks)
+        riders = [block for block in result.blocks if block.kind <= LAST_TOPOLOGY]
+        blocks = [block for block in result.blocks if block.kind > LAST_TOPOLOGY]
         # Topology rides along the whole chain: its bytes are the same everywhere.
-        riding = sum([_bytes_of(part.blocks, self._topology_row_bytes) for part in topology])
+        mine, riding = self._by_part(riders, self._topology_row_bytes)
+        topology = [Topology(part) for part in mine]
         metrics["topology_bytes"] += riding
         all_moved = riding * len(self._chain)
         begun = time.perf_counter()
         with torch.inference_mode():
             for operator, microseconds, taken, row_bytes in self._chain:
-                moved = _bytes_of(blocks, row_bytes)
-                blocks = self._step(operator, topology, blocks)
+                mine, moved = self._by_part(blocks, row_bytes)
+                blocks = self._step(operator, topology, mine)
                 ended = time.perf_counter()
                 metrics[microseconds] += int((ended - begun) * 1e6)
                 metrics[taken] += moved
@@ -427,20 +429,27 @@ class LocalEngine:
                 space.commit(self.epoch, self.batch)
         return self._updates(batch, result, blocks)
 
-    def _topology(self, blocks: list[Block]) -> tuple[list[Topology], list[Block]]:
-        """What the batch does to each part, and the other blocks."""
-        riding: list[list[Block]] = [[] for _ in range(self.parts)]
-        rest: list[Block] = []
-        for block in blocks:
-            (riding[block.target] if block.kind <= LAST_TOPOLOGY else rest).append(block)
-        return [Topology(mine) for mine in riding], rest
-
-    def _step(self, operator: Operator[Any], topology: list[Topology], blocks: list[Block]) -> list[Block]:
-        if self.parts == 1:
-            return operator.step(0, topology[0], blocks, self.moment)
+    def _by_part(self, blocks: list[Block], row_bytes: list[int]) -> tuple[list[list[Block]], int]:
+        """Blocks by the part that they go to, and the bytes of all of them; those of a row of each kind are
+        found out once.
+        """
         mine: list[list[Block]] = [[] for _ in range(self.parts)]
+        total = 0
         for block in blocks:
             mine[block.target].append(block)
+            kind, rows = block.kind, len(block.columns[0])
+            if rows and not row_bytes[kind]:
+                row_bytes[kind] = sum([column.nbytes for column in block.columns]) // rows
+            total += row_bytes[kind] * rows
+            if block.blob is not None:
+                total += block.blob.nbytes
+        return mine, total
+
+    def _step(
+        self, operator: Operator[Any], topology: list[Topology], mine: list[list[Block]]
+    ) -> list[Block]:
+        if self.parts == 1:
+            return operator.step(0, topology[0], mine[0], self.moment)
         sent: list[Block] = []
         moment, seconds = self.moment, self.part_seconds
         begun = time.perf_counter()
@@ -498,16 +507,3 @@ class LocalEngine:
                 space.commit(0, 0)
             self._opened[operator, part] = space
         return space
-
-
-def _bytes_of(blocks: list[Block], row_bytes: list[int]) -> int:
-    """Bytes of some blocks; those of a row of each kind are found out once."""
-    total = 0
-    for block in blocks:
-        kind, rows = block.kind, len(block.columns[0])
-        if rows and not row_bytes[kind]:
-            row_bytes[kind] = sum([column.nbytes for column in block.columns]) // rows
-        total += row_bytes[kind] * rows
-        if block.blob is not None:
-            total += block.blob.nbytes
-    return total

@@ -1,4 +1,4 @@
-"""Files mapped into memory, in large pages where the system has them.
+"""Memory, and files mapped into it, in large pages where the system has them.
 
 A row that a batch touches lies anywhere in gigabytes. With pages of 4 KB nearly every such row is a miss in
 the processor's table of pages as well, which takes longer than the row itself; with pages of 2 MB it is not.
@@ -24,7 +24,10 @@ from d3gnn.types import Array
 #: Bytes of a large page.
 LARGE_PAGE = 2**21
 _NO_ACCESS, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
+_PAGE, _NOT_NEEDED = mmap.PAGESIZE, getattr(mmap, "MADV_DONTNEED", 4)
+_WANT_LARGE = getattr(mmap, "MADV_HUGEPAGE", 14)  # large pages for what is not there yet
 _COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1: make large pages of what is there, now
+_ON_DEMAND = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _AT_ONCE = getattr(mmap, "MAP_POPULATE", 0)
 _FAILED = ctypes.c_void_p(-1).value
 
@@ -81,17 +84,32 @@ def map_file(file: int, size: int, *, whole: bool = False) -> Array:
     The file may be closed, or deleted. Pages are looked up when they are first used, or, for those who will
     use the `whole`, all at once: a tenth of the time for each.
     """
-    return np.asarray(_Mapping(file, 0, size, _AT_ONCE if whole else 0))
+    return np.asarray(_Mapping(file, 0, size, mmap.MAP_SHARED | (_AT_ONCE if whole else 0)))
+
+
+def map_memory(size: int) -> Array:
+    """So many bytes of this process, all zero, that take no room before they are written."""
+    mapping = _Mapping(-1, 0, size, _ON_DEMAND)
+    _libc.madvise(mapping.address, size, _WANT_LARGE)  # no harm where there are none
+    return np.asarray(mapping)
+
+
+def give_back(stretch: Array) -> None:
+    """Let the system have a stretch of `map_memory` until it is written again; it is zero then."""
+    address = stretch.__array_interface__["data"][0]  # which works while Python shuts down, too
+    begin, end = -(-address // _PAGE) * _PAGE, (address + stretch.nbytes) // _PAGE * _PAGE
+    if end > begin:
+        _libc.madvise(begin, end - begin, _NOT_NEEDED)
 
 
 class _Mapping:
-    """A mapped stretch of a file, for numpy to look at; it goes when the last array over it goes."""
+    """A mapped stretch, for numpy to look at; it goes when the last array over it goes."""
 
-    def __init__(self, file: int, begin: int, size: int, flags: int = 0) -> None:
+    def __init__(self, file: int, begin: int, size: int, flags: int = mmap.MAP_SHARED) -> None:
         self.size = size
         # Python's own mmap says nothing of the address, and holds a descriptor for each map.
         wanted = _large_page_address(size) if size >= LARGE_PAGE else None
-        self.address = _libc.mmap(wanted, size, _READ_WRITE, mmap.MAP_SHARED | flags, file, begin)
+        self.address = _libc.mmap(wanted, size, _READ_WRITE, flags, file, begin)
         if self.address == _FAILED:
             number = ctypes.get_errno()
             raise OSError(number, f"cannot map {size:,} bytes: {os.strerror(number)}")

@@ -12,7 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.compiled import inlined, lean
-from d3gnn.types import Floats, Ints, Ints32
+from d3gnn.kernel.memory import zeros
+from d3gnn.types import INT64, Floats, Ints, Ints32
 
 MARK, VERTEX, TIME, ARRIVAL, TOUCHES = range(5)
 COLUMNS = 5
@@ -24,7 +25,7 @@ NEVER = int(np.iinfo(np.int64).max)
 
 def make_touched(vertices: int) -> Ints:
     """An empty set with room for this many vertices."""
-    return np.zeros((vertices + 1, COLUMNS), np.int64)
+    return zeros((vertices + 1, COLUMNS), INT64)
 
 
 def size(touched: Ints) -> int:

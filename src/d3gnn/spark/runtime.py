@@ -203,15 +203,18 @@ class Runtime:
             space.begin()
             if stamp.refresh:
                 space.reset()
+            waiting = operator.pending(part)
+            merged = 0 if waiting is None else waiting.merged
             # Only now, with this batch not taken in, is it certain that nobody writes over what was sent.
             blocks = delivery.blocks(read_sent)
             with torch.inference_mode():
                 out = operator.process(part, blocks, stamp.moment)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
-            if (waiting := operator.pending(part)) is not None:
+            if waiting is not None:
                 # Before the version is stamped: a batch that was taken in is on the board, whoever dies then.
                 self.board.write(name, part, waiting)
                 metrics |= {"pending": len(waiting), "oldest_ms": _age(waiting, stamp.clock)}
+                metrics["merged"] = waiting.merged - merged
             sent = self.send(name, part, space, stamp, out)
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
             metrics |= {"parcels": len(sent), "bytes": sent.nbytes}

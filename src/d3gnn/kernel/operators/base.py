@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
+from time import perf_counter_ns
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -14,7 +14,6 @@ from d3gnn.kernel.adjacency import Adjacency, Removed
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.topology import Topology, apart
-from d3gnn.kernel.touched import size
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import COUNTERS, Pending
 from d3gnn.types import Bytes, Ints
@@ -90,13 +89,15 @@ class Operator(ABC, Generic[State]):
             return None
         return Pending(space, self.window, space.counters[WINDOW_COUNTERS : WINDOW_COUNTERS + COUNTERS])
 
-    def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> None:
-        """In place of the touched vertices come those whose time has come, `at_once` ones among them."""
-        begun, metrics = time.perf_counter_ns(), self.metrics
-        merged = pending.hold(touched, moment.now, moment.drain, at_once)
-        metrics["window_ns"] += time.perf_counter_ns() - begun
-        metrics["merged"] += merged
-        metrics["forwards"] += size(touched)
+    def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> int:
+        """In place of the touched vertices come those whose time has come, `at_once` ones among them; how
+        many these are.
+        """
+        begun, metrics = perf_counter_ns(), self.metrics
+        due = pending.hold(touched, *moment, at_once)
+        metrics["forwards"] += due
+        metrics["window_ns"] += perf_counter_ns() - begun
+        return due
 
     def state(self, part: int) -> State:
         state = self._states.get(part)

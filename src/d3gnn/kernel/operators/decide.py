@@ -188,6 +188,10 @@ def _look_ahead(
         fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)
     if v >= 0:
         fetch(graph.placement.replica, graph.placement.vertex[v, FIRST_REPLICA] - 1)
+    if rules.mode != APPEND and u >= 0 and v >= 0:
+        record = records.table[home_of(records, u, v, events.key[next])] - 1
+        fetch(records.fields, record)
+        fetch(records.key, record)
 
 
 @inlined

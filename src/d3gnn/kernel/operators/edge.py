@@ -172,15 +172,16 @@ class Edge(Operator[EdgeState]):
             out += [self._roots(state, part, block) for block in values if block.source == part]
         metrics = self.metrics
         metrics["messages"] += messages
-        metrics["touched"] += size(state.touched)
+        due = size(state.touched)
+        metrics["touched"] += due
         if pulls:
             metrics["recomputed"] += 1
             metrics["full"] += whole
         if state.pending is not None:
-            self.hold(state.pending, state.touched, moment)
+            due = self.hold(state.pending, state.touched, moment)
             if leaves is not None:
                 state.pending.cancel(leaves.columns[0])
-        if whole or size(state.touched):
+        if whole or due:
             out += self._partials(state, part, whole)
         return out
 

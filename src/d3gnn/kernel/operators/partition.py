@@ -147,6 +147,7 @@ class Partition:
         self._rules = tuple(rules)
         self._score = np.zeros(parts, np.float64)
         self._edge_widths = list(schema.edge_features.values())
+        self._no_extents = [0] * parts
         self._generation = -1
         self._reserve(1)
 
@@ -209,7 +210,7 @@ class Partition:
             np.arange(n) if order is None else order, tuple(events), self._rules, *self._bare,
             tuple(records), *made, status,
         )  # fmt: skip
-        blocks = self._blocks(made, events, arrival, first_vertex, first_replica)
+        blocks = self._blocks(made, events, arrival, first_vertex, first_replica, deletes=not plain)
         entry = self._entry(batch, order, status, arrival, made, first_vertex, replay, clean)
         if len(asked):
             status[asked] = self._ask(blocks, batch, asked, arrival)
@@ -366,8 +367,10 @@ class Partition:
     # ------------------------------------------------------------------ into blocks
 
     def _blocks(
-        self, made: d.Decisions, events: d.Events, arrival: Ints, first_vertex: int, first_replica: int
-    ) -> list[Block]:
+        self, made: d.Decisions, events: d.Events, arrival: Ints, first_vertex: int, first_replica: int,
+        deletes: bool,
+    ) -> list[Block]:  # fmt: skip
+        """What a batch does to each part; `deletes` says whether it may take away something it has made."""
         graph, counts, lists, time = self._graph(), made.counts.tolist(), made.lists, events.time
         vertices, replicas = graph.placement.vertex, graph.placement.replica
         blocks: list[Block] = []
@@ -395,7 +398,8 @@ class Partition:
             directed = self.schema.directed
             n = counts[d.N_ADD] if directed else 2 * counts[d.N_ADD]
             ends, columns = self._room(n, INT32, INT32, INT32, INT64, INT64)
-            _gather_adds(directed, *made, graph.live, vertices, replicas, time, arrival, ends, *columns)
+            adds = (directed, deletes, *made, graph.live, vertices, replicas)
+            _gather_adds(*adds, time, arrival, ends, *columns)
             extents = graph.parts[NEXT_EDGE] if directed else 2 * graph.parts[NEXT_EDGE]
             self._send(blocks, ADDS, ends, columns, extents)
         if n := counts[d.N_EDGE_FEATURE]:
@@ -420,6 +424,9 @@ class Partition:
             first, n, lists, graph.live, vertices, replicas, graph.hashes, time, arrival, ends, code, *columns
         )
         begin, keys = 0, self.ids.keys.take(code[: ends[-1]])
+        if isinstance(keys, IntKeys):
+            self._send(blocks, VERTICES, ends, (*columns, keys.values), graph.parts[NEXT_ROW])
+            return
         for target, end in enumerate(ends.tolist()[:-1]):
             if end > begin:
                 key, blob = key_columns(keys.take(slice(begin, end)))
@@ -495,12 +502,12 @@ class Partition:
         extents: Ints | None = None,
     ) -> None:  # fmt: skip
         """One block for each part, of columns that are ordered by part."""
-        begin = 0
+        begin, tops = 0, self._no_extents if extents is None else extents.tolist()
         for target, end in enumerate(ends.tolist()[: self.parts]):
             if end > begin:
                 whole = end - begin == len(columns[0])
                 mine = columns if whole else tuple([column[begin:end] for column in columns])
-                blocks.append(Block(kind, 0, target, mine, 0 if extents is None else int(extents[target])))
+                blocks.append(Block(kind, 0, target, mine, tops[target]))
             begin = end
 
     # ------------------------------------------------------------------ into the log
@@ -612,8 +619,8 @@ def _is_kept(i: int, lists: Ints32, live: Ints32, vertices: Ints32) -> bool:
 
 @lean
 def _gather_adds(
-    directed: bool, counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32, replicas: Ints32,
-    time: Ints, arrival: Ints,
+    directed: bool, deletes: bool, counts: Ints, lists: Ints32, live: Ints32, vertices: Ints32,
+    replicas: Ints32, time: Ints, arrival: Ints,
     ends: Ints, slot: Ints32, src: Ints32, dst: Ints32, when: Ints, came: Ints,
 ) -> None:  # fmt: skip
     """Fill the columns with added edges, by part; an undirected edge is two directed ones.
@@ -621,12 +628,12 @@ def _gather_adds(
     `ends` comes in with zeros, one more than there are parts, and says where each part ends.
     """
     for i in range(counts[d.N_ADD]):
-        if _is_kept(i, lists, live, vertices):
+        if not deletes or _is_kept(i, lists, live, vertices):
             loop = lists[d.ADD_U, i] == lists[d.ADD_V, i]
             ends[lists[d.ADD_PART, i] + 1] += 1 if directed or loop else 2
     _add_up(ends)
     for i in range(counts[d.N_ADD]):
-        if not _is_kept(i, lists, live, vertices):
+        if deletes and not _is_kept(i, lists, live, vertices):
             continue
         p, event = lists[d.ADD_PART, i], lists[d.ADD_EVENT, i]
         u = replicas[lists[d.ADD_U_REPLICA, i], REPLICA_SLOT]

@@ -115,16 +115,15 @@ class Vertex(Operator[m.VertexState]):
         if self.layer is None:
             self._take_features(state, vertices, joined(found[FEATURES]))
             self._take_values(state, [], found[PARTIALS])
-            self._wait(state, moment, drops)
+            due = self._wait(state, moment, drops)
             if self._aggregator is not None:
                 degrees = (state.touched, *state.partials, self._aggregator.codes)
                 m.take_degrees(*degrees, self._features, state.rows.value)
-            changed = m.room_for(size(state.touched), self.width)
+            changed = m.room_for(due, self.width)
             m.hand_over(state.touched, state.rows.value, state.rows.unsent, *changed)
         else:
             self._take_values(state, found[ROOTS], found[PARTIALS])
-            self._wait(state, moment, drops)
-            changed = self._renew(state, self.layer)
+            changed = self._renew(state, self.layer, self._wait(state, moment, drops))
         n = len(changed[0])
         self.metrics["touched"] += n
         out: list[Block] = []
@@ -185,17 +184,19 @@ class Vertex(Operator[m.VertexState]):
                     block.source, block.full, row, count, time, arrival, partial, *kept, counters, touched
                 )
 
-    def _wait(self, state: m.VertexState, moment: Moment, drops: Block | None) -> None:
-        """In place of the touched masters come those whose time has come; a first value does not wait."""
-        if state.pending is not None:
-            if drops is not None:
-                state.pending.cancel(drops.columns[0])
-            self.hold(state.pending, state.touched, moment, state.rows.unsent)
+    def _wait(self, state: m.VertexState, moment: Moment, drops: Block | None) -> int:
+        """In place of the touched masters come those whose time has come, a first value without waiting; how
+        many these are.
+        """
+        if state.pending is None:
+            return size(state.touched)
+        if drops is not None:
+            state.pending.cancel(drops.columns[0])
+        return self.hold(state.pending, state.touched, moment, state.rows.unsent)
 
-    def _renew(self, state: m.VertexState, layer: Layer) -> m.Changed:
-        """psi of every touched master; those whose value stays the same are left out."""
+    def _renew(self, state: m.VertexState, layer: Layer, n: int) -> m.Changed:
+        """psi of every touched master, n of them; those whose value stays the same are left out."""
         rows, touched = state.rows, state.touched
-        n = size(touched)
         changed = m.room_for(n, self.width)
         if not n:
             return changed
@@ -209,16 +210,15 @@ class Vertex(Operator[m.VertexState]):
                 left, right, bias, relu, fresh, self.epsilon, rows.value, rows.unsent, *changed,
             )  # fmt: skip
         else:
-            kept = self._renew_many(state, layer, changed)
+            kept = self._renew_many(state, layer, n, changed)
         if kept == n:
             return changed
         row, value, time, arrival = changed
         return row[:kept], value[:kept], time[:kept], arrival[:kept]
 
-    def _renew_many(self, state: m.VertexState, layer: Layer, changed: m.Changed) -> int:
-        rows, touched = state.rows, state.touched
+    def _renew_many(self, state: m.VertexState, layer: Layer, n: int, changed: m.Changed) -> int:
+        rows, touched, kept = state.rows, state.touched, 0
         sort(touched)
-        n, kept = size(touched), 0
         for begin in range(0, n, _MOST):
             arrays, tensors, _ = self._desk(min(_MOST, n - begin), layer)
             self._join(state, begin, arrays)

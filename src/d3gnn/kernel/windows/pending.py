@@ -54,6 +54,8 @@ class Pending:
         numbers[: len(window.numbers)] = window.numbers
         longest, grain = int(window.longest * SECOND), max(1, int(window.coalesce * SECOND))
         self._rules = window.code, numbers, longest, grain, fades
+        #: The window's rules, the arrays, and the counters.
+        self._known: _Known
         self._generation = -1
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class Pending:
 
     @property
     def merged(self) -> int:
-        """Touches that were merged into a vertex that waited already."""
+        """Touches that were merged with another one of the same vertex."""
         return int(self._counters[_MERGED])
 
     @property
@@ -92,25 +94,21 @@ class Pending:
 
     def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING) -> int:
         """Let the touched vertices wait, and put those that are due into the set in their place; how many
-        touches were merged with another.
+        these are.
 
         `at_once` is 1 for vertices that do not wait. With `drain`, nothing waits any longer.
         """
-        merged = _hold(touched, now, drain, at_once, *self._known())
-        if merged < 0:
+        while True:
+            if self._generation != self._space.generation:
+                arrays = self.rows.data, self._heap.data, self._queue.data, self._sketch.data
+                self._known = (*self._rules, *arrays, self._counters)
+                self._generation = self._space.generation
+            due = _hold(touched, now, drain, at_once, *self._known)
+            if due >= 0:
+                return due
             more = size(touched)
             self._heap.reserve(int(self._counters[_HEAP]) + more)
             self._queue.reserve(int(self._counters[_TAIL]) + more)
-            merged = _hold(touched, now, drain, at_once, *self._known())
-        return merged
-
-    def _known(self) -> _Known:
-        """The window's rules, the arrays, and the counters."""
-        if self._generation != self._space.generation:
-            arrays = self.rows.data, self._heap.data, self._queue.data, self._sketch.data
-            self._all = (*self._rules, *arrays, self._counters)
-            self._generation = self._space.generation
-        return self._all
 
     def cancel(self, vertices: Ints32) -> None:
         """Nothing is pending for these any more."""
@@ -122,11 +120,11 @@ def _hold(
     touched: Ints, now: int, drain: bool, at_once: Bytes, code: int, numbers: Doubles, longest: int,
     grain: int, fades: Doubles, rows: Ints, heap: Ints, queue: Ints, sketch: Ints32, counters: Ints,
 ) -> int:  # fmt: skip
-    """How many touches were merged; or, where heap and queue have no room for it, do nothing and say -1."""
+    """How many are due; or, where heap and queue have no room for what waits, do nothing and say -1."""
     more = touched[0, VERTEX]
     if counters[_HEAP] + more > len(heap) or counters[_TAIL] + more > len(queue):
         return -1
-    kept, merged = 0, counters[_MERGED]
+    kept = 0
     last, period = touched[0, VERTEX], now // int(numbers[3]) if code == _ADAPTIVE else 0
     for at in range(1, last + 1):
         next = touched[min(last, at + AHEAD), VERTEX]
@@ -182,7 +180,7 @@ def _hold(
             _push(rows[v, DEADLINE], v, rows, heap, counters)
     _pass_sent(rows, queue, counters)
     _close_up(queue, counters)
-    return counters[_MERGED] - merged  # type: ignore[no-any-return]
+    return touched[0, VERTEX]  # type: ignore[no-any-return]
 
 
 @inlined
