@@ -164,7 +164,8 @@ def change_output(
     step = operator.step
 
     def changed(self: Any, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
-        return change(self, part, [*topology.blocks, *blocks], step(self, part, topology, blocks, moment))
+        sent = [*step(self, part, topology, blocks, moment), *self.together(part)]
+        return change(self, part, [*topology.blocks, *blocks], sent)
 
     patch.setattr(operator, "step", changed)
 

@@ -125,6 +125,7 @@ class RelayEngine(LocalEngine):
             worker = next(o for o in crew if o.name == operator.name)
             with worker.space(part).locked():
                 out += worker.step(part, topology[part], mine[part], self.moment)
+                out += worker.together(part)
         return out
 
     def embeddings(self, ids: list[Key] | Keys | None = None) -> Floats:  # type: ignore[override]

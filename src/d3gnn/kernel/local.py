@@ -453,11 +453,14 @@ class LocalEngine:
         sent: list[Block] = []
         moment, seconds = self.moment, self.part_seconds
         begun = time.perf_counter()
-        for part in range(self.parts):
-            sent += operator.step(part, topology[part], mine[part], moment)
-            ended = time.perf_counter()
-            seconds[part] += ended - begun
-            begun = ended
+        try:
+            for part in range(self.parts):
+                sent += operator.step(part, topology[part], mine[part], moment)
+                ended = time.perf_counter()
+                seconds[part] += ended - begun
+                begun = ended
+        finally:  # after an error, too: nothing may be left for another batch
+            sent += operator.together()
         return sent
 
     def _updates(self, batch: EventBatch, result: Partitioned, blocks: list[Block]) -> Updates:

@@ -70,14 +70,22 @@ class Operator(ABC, Generic[State]):
     def process(self, part: int, blocks: Iterable[Block], moment: Moment = AT_ONCE) -> list[Block]:
         """Take in all blocks that a batch has for this part; the blocks to send on, topology among them."""
         topology, rest = apart(blocks)
-        made = self.step(part, topology, rest, moment)
+        try:
+            made = self.step(part, topology, rest, moment)
+        finally:  # after an error, too: nothing may be left for another batch
+            together = self.together(part)
+        made += together
         return [*topology.blocks, *made] if self.passes_on else made
 
     @abstractmethod
     def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
         """Take in what a batch does to this part, and the other blocks that it has for it; what this makes of
-        them.
+        them, but for what is put together.
         """
+
+    def together(self, source: int = 0) -> list[Block]:
+        """What was put together, by one part or more, since this was last asked for; as sent by `source`."""
+        return []
 
     def pending(self, part: int) -> Pending | None:
         """What waits in the window of a part; None without a window."""

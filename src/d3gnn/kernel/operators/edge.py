@@ -169,7 +169,8 @@ class Edge(Operator[EdgeState]):
         if self._makes_hits and size(state.hits):
             self._recompute_hits(state, pulls)
         if self.sends_value:
-            out += [self._roots(state, part, block) for block in values if block.source == part]
+            for block in values:
+                out += self._roots(state, part, block)
         metrics = self.metrics
         metrics["messages"] += messages
         due = size(state.touched)
@@ -263,11 +264,17 @@ class Edge(Operator[EdgeState]):
             _touch_silently(touched, rest)
         return whole
 
-    def _roots(self, state: EdgeState, part: int, block: Block) -> Block:
-        slot, time, arrival, value = block.columns
-        row = np.empty(len(slot), INT32)
-        _rows_of_masters(slot, state.master.data, row)
-        return Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)
+    def _roots(self, state: EdgeState, part: int, block: Block) -> list[Block]:
+        """The values of vertices whose masters are in this part."""
+        slot, *columns = block.columns
+        row, own = np.empty(len(slot), INT32), np.empty(len(slot), INT64)
+        n = _own_masters(part, slot, state.master.data, row, own)
+        if not n:
+            return []
+        if n < len(slot):
+            row, own = row[:n], own[:n]
+            columns = [column.take(own, 0) for column in columns]
+        return [Block(ROOTS, part, part, (row, *columns), sequence=block.sequence)]
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         n = size(state.touched)
@@ -297,9 +304,13 @@ def _settle(slots: Ints32, parts: Ints32, rows: Ints32, master: Ints32) -> None:
 
 
 @lean
-def _rows_of_masters(slots: Ints32, master: Ints32, rows: Ints32) -> None:
+def _own_masters(part: int, slots: Ints32, master: Ints32, rows: Ints32, own: Ints) -> int:
+    """How many of the vertices have their masters in this part; rows of the masters, and which they are."""
+    n = 0
     for i in range(len(slots)):
-        rows[i] = master[slots[i], 1]
+        rows[n], own[n] = master[slots[i], 1], i
+        n += master[slots[i], 0] - 1 == part
+    return n
 
 
 @lean

@@ -33,13 +33,14 @@ from d3gnn.kernel.blocks import (
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Moment, Operator, Spaces
 from d3gnn.kernel.operators.pairs import Scored
+from d3gnn.kernel.operators.sheets import Sheets
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.heads import Head
 from d3gnn.nn.layer import DEGREE_WIDTH, Layer
-from d3gnn.types import FLOAT32, INT32, INT64, Array, Bools, Doubles, Floats, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, Array, Bools, Doubles, Floats, Ints, Ints32
 
 _NOTHING32 = np.zeros(0, np.int32)
 
@@ -94,6 +95,7 @@ class Vertex(Operator[m.VertexState]):
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
         self._desks: dict[int, _Desk] = {}
+        self._sheets = None if following is None or parts == 1 else Sheets(parts, following.message_width)
 
     def open(self, space: Space, part: int) -> m.VertexState:
         layer, aggregator = self.layer, self._aggregator
@@ -103,6 +105,9 @@ class Vertex(Operator[m.VertexState]):
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
+
+    def together(self, source: int = 0) -> list[Block]:
+        return [] if self._sheets is None else self._sheets.take(source)
 
     def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
         vertices, sources, drops = topology.of(VERTICES), topology.of(SOURCES), topology.of(DROPS)
@@ -253,10 +258,13 @@ class Vertex(Operator[m.VertexState]):
     ) -> list[Block]:  # fmt: skip
         """Changed values to every replica that is a source; to new sources, theirs, changed or not."""
         message = self._message(following, value)
-        if self.parts == 1:  # all sources are masters: every row goes to its own slot
-            blocks = [Block(VALUES, part, part, (state.rows.slot[row], time, arrival, message))]
+        blocks: list[Block] = []
+        if self._sheets is None:  # all sources are masters: every row goes to its own slot
+            blocks.append(Block(VALUES, part, part, (state.rows.slot[row], time, arrival, message)))
         else:
-            blocks = self._spread(state, part, sources, following, (row, time, arrival, message))
+            new = self._new_sources(state, sources, following)
+            changed = (row, time, arrival, message)
+            self._sheets.write(part, changed, new, state.rows.slot, state.links)
         if sources is not None:
             new_row, new_part, new_slot = sources.columns
             if self._is_last:
@@ -272,33 +280,17 @@ class Vertex(Operator[m.VertexState]):
         """A layer that sends the value itself has nothing to compute for its message."""
         return value if following.sends_value else following.message(torch.from_numpy(value)).numpy()
 
-    def _spread(
-        self, state: m.VertexState, part: int, sources: Block | None, following: Layer,
-        columns: tuple[Ints32, Ints, Ints, Floats],
-    ) -> list[Block]:  # fmt: skip
-        """A block for each part: changed rows to their replicas, new sources behind them."""
+    def _new_sources(
+        self, state: m.VertexState, sources: Block | None, following: Layer
+    ) -> tuple[Ints32, Ints32, Ints32, Floats]:
+        """Parts and slots of replicas that are sources now, and which of these messages are theirs."""
         values: Floats = state.rows.value
-        new_row, new_part, new_slot = _NOTHING32, _NOTHING32, _NOTHING32
-        if sources is not None:
-            new_row, new_part, new_slot = sources.columns
-            if not following.sends_value:
-                values = self._message(following, values[new_row])
-                new_row = np.arange(len(new_row), dtype=INT32)
-        new = (new_part, new_slot, new_row, values)
-        row, time, arrival, message = columns
-        ends, links = np.zeros(self.parts, INT64), state.links
-        total = m.count_targets(part, row, new_part, *links, ends)
-        to, what, when, came = m.room_for(total, message.shape[1])
-        slot = state.rows.slot
-        m.spread(part, row, time, arrival, message, *new, slot, *links, ends, to, when, came, what)
-        blocks = []
-        begin = 0
-        for target, end in enumerate(ends.tolist()):
-            if end > begin:
-                mine = to[begin:end], when[begin:end], came[begin:end], what[begin:end]
-                blocks.append(Block(VALUES, part, target, mine))
-            begin = end
-        return blocks
+        if sources is None:
+            return _NOTHING32, _NOTHING32, _NOTHING32, values
+        row, part, slot = sources.columns
+        if following.sends_value:
+            return part, slot, row, values
+        return part, slot, np.arange(len(row), dtype=INT32), self._message(following, values[row])
 
     def _ends(self, state: m.VertexState, part: int, queries: Block) -> list[Block]:
         """What those who answer queries have to know of masters here."""

@@ -1,0 +1,122 @@
+"""Rows on their way from masters to replicas: a sheet for each part, on which all senders of a process write.
+
+What is done for each block takes longer than what is done for the few rows that a small batch has for each
+pair of parts. So those that one process sends to a part are one block, whoever of its parts sends them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d3gnn.kernel.blocks import VALUES, Block
+from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.operators.masters import LINK_PART, LINK_SLOT, NEXT_LINK
+from d3gnn.kernel.touched import NEVER
+from d3gnn.types import FLOAT32, INT32, INT64, Array, Floats, Ints, Ints32
+
+_FIRST_ROWS = 64
+
+
+class Sheets:
+    """Slots, causes and messages for the replicas in each part."""
+
+    def __init__(self, parts: int, width: int) -> None:
+        self._parts, self._width = parts, width
+        self._ends = np.zeros(parts, INT64)
+        self._wanted = np.zeros(parts, INT64)
+        self._columns: tuple[Array, ...] = ()
+        self._lay_out(_FIRST_ROWS)
+
+    def write(
+        self,
+        part: int,
+        changed: tuple[Ints32, Ints, Ints, Floats],
+        new: tuple[Ints32, Ints32, Ints32, Floats],
+        slots: Ints32,
+        links: tuple[Ints32, Ints32],
+    ) -> None:
+        """Changed rows of a part, with their causes and messages, go to their own part and along their links.
+
+        New sources, given by part and slot, get their messages, which are at some rows of others, whether
+        changed or not. Where a source is new, no edge has a message to replace, and nothing comes of its
+        cause.
+        """
+        given = (part, *changed, *new, slots, *links, self._ends, self._wanted)
+        wanted = _write(*given, *self._columns)
+        if wanted:
+            self._lay_out(2 * wanted)
+            _write(*given, *self._columns)
+
+    def take(self, source: int) -> list[Block]:
+        """A block for each part that there is something for; new sheets for what comes next."""
+        blocks = []
+        slot, time, arrival, message = self._columns
+        ends = self._ends.tolist()
+        for target, end in enumerate(ends):
+            if end:
+                mine = slot[target, :end], time[target, :end], arrival[target, :end], message[target, :end]
+                blocks.append(Block(VALUES, source, target, mine))
+        if blocks:
+            self._ends[:] = 0
+            self._lay_out(max(_FIRST_ROWS, 2 * max(ends)))
+        return blocks
+
+    def _lay_out(self, rows: int) -> None:
+        """Sheets of so many rows, with what was written so far."""
+        shape, before = (self._parts, rows), self._ends.max(initial=0)
+        written = self._columns
+        self._columns = (
+            np.empty(shape, INT32), np.empty(shape, INT64), np.empty(shape, INT64),
+            np.empty((*shape, self._width), FLOAT32),
+        )  # fmt: skip
+        if before:
+            for new, old in zip(self._columns, written, strict=True):
+                new[:, :before] = old[:, :before]
+
+
+@lean
+def _write(
+    part: int, rows: Ints32, times: Ints, arrivals: Ints, messages: Floats,
+    new_parts: Ints32, new_slots: Ints32, new_rows: Ints32, new_messages: Floats,
+    slots: Ints32, first: Ints32, links: Ints32, ends: Ints, wanted: Ints,
+    slot: Ints32, time: Ints, arrival: Ints, message: Floats,
+) -> int:  # fmt: skip
+    """0; or, where sheets are too short, do nothing and say how many rows they need.
+
+    `ends` say how far each sheet is written; `wanted` is room to count in.
+    """
+    for p in range(len(ends)):
+        wanted[p] = ends[p]
+    wanted[part] += len(rows)
+    for row in rows:
+        at = first[row] - 1
+        while at >= 0:
+            wanted[links[at, LINK_PART]] += 1
+            at = links[at, NEXT_LINK] - 1
+    for p in new_parts:
+        wanted[p] += 1
+    most = 0
+    for p in range(len(ends)):
+        most = max(most, wanted[p])
+    if most > slot.shape[1]:
+        return most
+    width = messages.shape[1]
+    for i in range(len(rows)):
+        p, to, at = part, slots[rows[i]], first[rows[i]] - 1
+        while True:
+            j = ends[p]
+            ends[p] += 1
+            slot[p, j], time[p, j], arrival[p, j] = to, times[i], arrivals[i]
+            for k in range(width):
+                message[p, j, k] = messages[i, k]
+            if at < 0:
+                break
+            p, to, at = links[at, LINK_PART], links[at, LINK_SLOT], links[at, NEXT_LINK] - 1
+    for i in range(len(new_parts)):
+        p = new_parts[i]
+        j = ends[p]
+        ends[p] += 1
+        slot[p, j], time[p, j], arrival[p, j] = new_slots[i], -NEVER, NEVER
+        for k in range(width):
+            message[p, j, k] = new_messages[new_rows[i], k]
+    return 0

@@ -1,0 +1,79 @@
+"""Rows for replicas, put together by several senders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from d3gnn.kernel.operators.sheets import Sheets
+from d3gnn.kernel.touched import NEVER
+from d3gnn.types import Floats, Ints, Ints32
+
+PARTS, WIDTH = 3, 2
+SLOTS = np.array([10, 11, 12], np.int32)
+#: Row 0 has links to (1, 20) and (2, 30), row 2 to (1, 22), row 1 none.
+FIRST, LINKS = np.array([1, 0, 3], np.int32), np.array([[1, 20, 2], [2, 30, 0], [1, 22, 0]], np.int32)
+NONE = np.zeros(0, np.int32)
+
+
+def changed(rows: list[int]) -> tuple[Ints32, Ints, Ints, Floats]:
+    """Changed rows, of which all else can be told."""
+    row = np.array(rows, np.int32)
+    time = row.astype(np.int64)
+    return row, time + 100, time + 200, np.stack([row, row + 0.5], 1).astype(np.float32)
+
+
+def found(sheets: Sheets, source: int = 0) -> dict[int, list[tuple[int, int, int, float]]]:
+    """By part: slots, times, arrivals, and the first number of the message."""
+    blocks = sheets.take(source)
+    assert all(block.source == source for block in blocks)
+    columns = {block.target: block.columns for block in blocks}
+    return {
+        target: list(zip(slot.tolist(), time.tolist(), arrival.tolist(), message[:, 0].tolist(), strict=True))
+        for target, (slot, time, arrival, message) in columns.items()
+    }
+
+
+def test_changed_rows_go_to_their_part_and_along_links() -> None:
+    sheets = Sheets(PARTS, WIDTH)
+    nothing_new = (NONE, NONE, NONE, np.zeros((0, WIDTH), np.float32))
+    sheets.write(0, changed([0, 1]), nothing_new, SLOTS, (FIRST, LINKS))
+    sheets.write(2, changed([2]), nothing_new, SLOTS, (FIRST, LINKS))
+    assert found(sheets, 7) == {
+        0: [(10, 100, 200, 0.0), (11, 101, 201, 1.0)],
+        1: [(20, 100, 200, 0.0), (22, 102, 202, 2.0)],
+        2: [(30, 100, 200, 0.0), (12, 102, 202, 2.0)],
+    }
+    assert found(sheets) == {}, "all was taken"
+
+
+def test_new_sources_get_messages_without_a_cause() -> None:
+    sheets = Sheets(PARTS, WIDTH)
+    messages = np.array([[5, 0], [6, 0]], np.float32)
+    new = (np.array([1, 1], np.int32), np.array([40, 41], np.int32), np.array([1, 0], np.int32), messages)
+    sheets.write(0, changed([]), new, SLOTS, (FIRST, LINKS))
+    assert found(sheets) == {1: [(40, -NEVER, NEVER, 6.0), (41, -NEVER, NEVER, 5.0)]}
+
+
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 200, 5000])
+def test_sheets_grow_between_and_within_senders(rows: int) -> None:
+    sheets = Sheets(PARTS, WIDTH)
+    slots = np.arange(rows, dtype=np.int32)
+    first, links = np.zeros(rows, np.int32), np.zeros((0, 3), np.int32)
+    nothing_new = (NONE, NONE, NONE, np.zeros((0, WIDTH), np.float32))
+    for _ in range(2):
+        for part in (0, 1, 1):
+            sheets.write(part, changed(list(range(rows))), nothing_new, slots, (first, links))
+        taken = found(sheets)
+        assert [row[0] for row in taken[0]] == list(range(rows))
+        assert [row[3] for row in taken[1]] == 2 * list(range(rows))
+
+
+def test_what_was_taken_stays_as_it_is() -> None:
+    sheets = Sheets(PARTS, WIDTH)
+    nothing_new = (NONE, NONE, NONE, np.zeros((0, WIDTH), np.float32))
+    sheets.write(0, changed([1]), nothing_new, SLOTS, (FIRST, LINKS))
+    (block,) = sheets.take(0)
+    sheets.write(0, changed([0, 2]), nothing_new, SLOTS, (FIRST, LINKS))
+    assert block.columns[0].tolist() == [11]
+    assert block.columns[3].tolist() == [[1.0, 1.5]]
