@@ -6,7 +6,7 @@ import numpy as np
 
 from d3gnn.events.keys import IntKeys, Keys, StringKeys
 from d3gnn.kernel.arrays import Space
-from d3gnn.kernel.compiled import compiled
+from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import hash_keys, mix
 from d3gnn.types import Array, Bools, Bytes, Hashes, Ints, Ints32
 
@@ -43,7 +43,7 @@ class KeyColumn:
         if isinstance(keys, IntKeys):
             self._counters[_TYPE] = _INT
             self._ints.reserve(top)
-            self._ints.data[rows] = keys.values
+            _put(rows, keys.values, self._ints.data)
             return
         self._counters[_TYPE] = _STRING
         begin = int(self._counters[_BYTES])
@@ -54,6 +54,11 @@ class KeyColumn:
         self._ends.reserve(top)
         self._ends.data[rows, 0] = keys.offsets[:-1] - first + begin
         self._ends.data[rows, 1] = keys.offsets[1:] - first + begin
+
+    @property
+    def ints(self) -> Ints | None:
+        """Integer keys by position; None where keys are not integers."""
+        return self._ints.data if self._counters[_TYPE] == _INT else None
 
     def room_for_ints(self, top: int) -> Ints:
         """Where integer keys are written by position, with room for those below `top`."""
@@ -152,6 +157,12 @@ class IdTable:
             # Growth is by at least half, so the length may lie between two powers: use the lower one.
             self._table.clear()
             _rehash(self._hash.data, len(self), self._table.data)
+
+
+@lean
+def _put(rows: Ints32, keys: Ints, ints: Ints) -> None:
+    for i in range(len(rows)):
+        ints[rows[i]] = keys[i]
 
 
 @compiled

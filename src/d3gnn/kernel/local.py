@@ -241,6 +241,7 @@ class LocalEngine:
             (operator, f"{operator.name}_us", f"{operator.name}_bytes", [0] * len(Kind)) for operator in chain
         ]
         self._topology_row_bytes = [0] * len(Kind)
+        self._without_gradients = torch.inference_mode()
         for layer in model.layers:
             layer.prepare()
 
@@ -413,7 +414,7 @@ class LocalEngine:
         metrics["topology_bytes"] += riding
         all_moved = riding * len(self._chain)
         begun = time.perf_counter()
-        with torch.inference_mode():
+        with self._without_gradients:
             for operator, microseconds, taken, row_bytes in self._chain:
                 mine, moved = self._by_part(blocks, row_bytes)
                 blocks = self._step(operator, topology, mine)

@@ -1,19 +1,22 @@
-"""Rows on their way from masters to replicas: a sheet for each part, on which all senders of a process write.
+"""Rows on their way from masters to replicas, or out: sheets on which all parts in a process write.
 
 What is done for each block takes longer than what is done for the few rows that a small batch has for each
-pair of parts. So those that one process sends to a part are one block, whoever of its parts sends them.
+pair of parts. So those that one process sends to a part are one block, whoever of its parts sends them, and
+so are those that it tells of.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.blocks import VALUES, Block
+from d3gnn.kernel.blocks import OUTPUT, VALUES, Block
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.masters import LINK_PART, LINK_SLOT, NEXT_LINK
 from d3gnn.kernel.touched import NEVER
 from d3gnn.types import FLOAT32, INT32, INT64, Array, Floats, Ints, Ints32
 
+#: More rows than this are not worth a copy.
+FEW = 256
 _FIRST_ROWS = 64
 
 
@@ -72,6 +75,56 @@ class Sheets:
         if before:
             for new, old in zip(self._columns, written, strict=True):
                 new[:, :before] = old[:, :before]
+
+
+class News:
+    """New values of a few vertices from each part, by integer keys."""
+
+    def __init__(self, width: int) -> None:
+        self._width, self._end = width, 0
+        self._columns: tuple[Array, ...] = ()
+        self._lay_out(_FIRST_ROWS)
+
+    def write(self, rows: Ints32, values: Floats, time: Ints, arrival: Ints, keys: Ints) -> None:
+        """Values of rows, with their causes; `keys` has those of all rows."""
+        end = self._end + len(rows)
+        if end > len(self._columns[0]):
+            self._lay_out(2 * end)
+        _tell(self._end, rows, values, time, arrival, keys, *self._columns)
+        self._end = end
+
+    def take(self, source: int) -> list[Block]:
+        """All of it as one block, if there is anything; a new sheet for what comes next."""
+        end = self._end
+        if not end:
+            return []
+        columns = np.zeros(end, np.uint8), *(column[:end] for column in self._columns)
+        self._end = 0
+        self._lay_out(max(_FIRST_ROWS, 2 * end))
+        return [Block(OUTPUT, source, source, columns)]
+
+    def _lay_out(self, rows: int) -> None:
+        """A sheet of so many rows, with what was written so far."""
+        written, end = self._columns, self._end
+        self._columns = (
+            np.empty(rows, INT64), np.empty(rows, INT64), np.empty((rows, self._width), FLOAT32),
+            np.empty(rows, INT64),
+        )  # fmt: skip
+        if end:
+            for new, old in zip(self._columns, written, strict=True):
+                new[:end] = old[:end]
+
+
+@lean
+def _tell(
+    begin: int, rows: Ints32, values: Floats, times: Ints, arrivals: Ints, keys: Ints,
+    time: Ints, arrival: Ints, value: Floats, key: Ints,
+) -> None:  # fmt: skip
+    for i in range(len(rows)):
+        at = begin + i
+        time[at], arrival[at], key[at] = times[i], arrivals[i], keys[rows[i]]
+        for k in range(values.shape[1]):
+            value[at, k] = values[i, k]
 
 
 @lean

@@ -33,7 +33,7 @@ from d3gnn.kernel.blocks import (
 from d3gnn.kernel.operators import masters as m
 from d3gnn.kernel.operators.base import Moment, Operator, Spaces
 from d3gnn.kernel.operators.pairs import Scored
-from d3gnn.kernel.operators.sheets import Sheets
+from d3gnn.kernel.operators.sheets import FEW, News, Sheets
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import size, sort, touch_all, touch_rows
 from d3gnn.kernel.windows import Window
@@ -95,7 +95,9 @@ class Vertex(Operator[m.VertexState]):
         ends = np.cumsum([0, *schema.features.values()])
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
         self._desks: dict[int, _Desk] = {}
+        # With one part there is nothing to put together.
         self._sheets = None if following is None or parts == 1 else Sheets(parts, following.message_width)
+        self._news = None if not self._tells or head is not None or parts == 1 else News(self.width)
 
     def open(self, space: Space, part: int) -> m.VertexState:
         layer, aggregator = self.layer, self._aggregator
@@ -107,7 +109,8 @@ class Vertex(Operator[m.VertexState]):
         return self.state(part).pending
 
     def together(self, source: int = 0) -> list[Block]:
-        return [] if self._sheets is None else self._sheets.take(source)
+        blocks = [] if self._sheets is None else self._sheets.take(source)
+        return blocks if self._news is None else blocks + self._news.take(source)
 
     def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
         vertices, sources, drops = topology.of(VERTICES), topology.of(SOURCES), topology.of(DROPS)
@@ -313,6 +316,10 @@ class Vertex(Operator[m.VertexState]):
         self, state: m.VertexState, part: int, drops: Block | None,
         row: Ints32, value: Floats, time: Ints, arrival: Ints,
     ) -> list[Block]:  # fmt: skip
+        news, keys = self._news, state.keys.ints
+        if news is not None and keys is not None and drops is None and len(row) <= FEW:
+            news.write(row, value, time, arrival, keys)
+            return []
         said: Floats | None = None
         if self.head is not None:
             said = self.head.predict(torch.from_numpy(value)).numpy()
@@ -331,9 +338,9 @@ class Vertex(Operator[m.VertexState]):
                 said = np.concatenate([said, np.full((len(gone), 2), np.nan, np.float32)])
         if not len(row):
             return []
-        keys, blob = key_columns(state.keys.take(row))
+        key, blob = key_columns(state.keys.take(row))
         more = () if said is None else (said,)
-        return [Block(OUTPUT, part, part, (deleted, time, arrival, value, *more, keys), blob=blob)]
+        return [Block(OUTPUT, part, part, (deleted, time, arrival, value, *more, key), blob=blob)]
 
     def _told(self, state: m.VertexState, drops: Block) -> Bools:
         """Of which deleted masters to tell; with alerts, only of those that were among them."""
