@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from d3gnn import LocalEngine, events
+from d3gnn.kernel.operators import Vertex
 from d3gnn.kernel.operators.sheets import Sheets
 from d3gnn.kernel.touched import NEVER
+from d3gnn.nn import GraphSAGE
 from d3gnn.types import Floats, Ints, Ints32
 
 PARTS, WIDTH = 3, 2
@@ -77,3 +80,27 @@ def test_what_was_taken_stays_as_it_is() -> None:
     sheets.write(0, changed([0, 2]), nothing_new, SLOTS, (FIRST, LINKS))
     assert block.columns[0].tolist() == [11]
     assert block.columns[3].tolist() == [[1.0, 1.5]]
+
+
+def test_after_an_error_nothing_is_left_for_another_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = [events.edge(i, i + 1, time=i) for i in range(40)]
+    second = [events.edge(i, i + 3, time=100 + i) for i in range(60)]
+    engine = LocalEngine(GraphSAGE([4, 4, 4], seed=1), parts=PARTS)
+    engine.apply(first)
+    step = Vertex.step
+
+    def fail_at_last(self: Vertex, part: int, *given: object) -> object:
+        if part == PARTS - 1:
+            raise KeyboardInterrupt
+        return step(self, part, *given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Vertex, "step", fail_at_last)
+        with pytest.raises(KeyboardInterrupt):
+            engine.apply(second)
+    assert all(vertex.together() == [] for vertex in engine.vertices)
+    engine.refresh()
+    other = LocalEngine(GraphSAGE([4, 4, 4], seed=1))
+    other.apply(first + second)
+    ids = list(range(63))
+    np.testing.assert_allclose(engine.embeddings(ids), other.embeddings(ids), atol=1e-6)

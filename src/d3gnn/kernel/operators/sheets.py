@@ -17,7 +17,8 @@ from d3gnn.types import FLOAT32, INT32, INT64, Array, Floats, Ints, Ints32
 
 #: More rows than this are not worth a copy.
 FEW = 256
-_FIRST_ROWS = 64
+#: A sheet has room for twice what the last one held, within these bounds.
+_FIRST_ROWS, _MOST_ROWS = 64, 4096
 
 
 class Sheets:
@@ -61,7 +62,7 @@ class Sheets:
                 blocks.append(Block(VALUES, source, target, mine))
         if blocks:
             self._ends[:] = 0
-            self._lay_out(max(_FIRST_ROWS, 2 * max(ends)))
+            self._lay_out(_rows_after(max(ends)))
         return blocks
 
     def _lay_out(self, rows: int) -> None:
@@ -100,7 +101,7 @@ class News:
             return []
         columns = np.zeros(end, np.uint8), *(column[:end] for column in self._columns)
         self._end = 0
-        self._lay_out(max(_FIRST_ROWS, 2 * end))
+        self._lay_out(_rows_after(end))
         return [Block(OUTPUT, source, source, columns)]
 
     def _lay_out(self, rows: int) -> None:
@@ -113,6 +114,10 @@ class News:
         if end:
             for new, old in zip(self._columns, written, strict=True):
                 new[:end] = old[:end]
+
+
+def _rows_after(rows: int) -> int:
+    return min(max(_FIRST_ROWS, 2 * rows), _MOST_ROWS)
 
 
 @lean
