@@ -25,6 +25,7 @@ from d3gnn.kernel.arrays import MappedSpace, Space, StateLost
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, pack, split, unpack
 from d3gnn.kernel.operators import Edge, Operator, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
+from d3gnn.kernel.operators.masters import VertexState
 from d3gnn.kernel.topology import Topology
 from d3gnn.nn import GNN, SAGE, GraphSAGE
 from d3gnn.nn.layer import Layer
@@ -413,3 +414,12 @@ def test_no_array_falls_behind_those_that_it_shares_rows_with(
                 _, partial, sums = masters.state(part).partials
                 assert sums.shape[1:] == (0,) or len(partial) == len(sums)
     assert compare(engine, stream.batches(50)).max_relative_error < TOLERANCE
+
+
+def test_a_state_that_is_opened_again_knows_its_rows(tmp_path: Path) -> None:
+    first = VertexState(MappedSpace(tmp_path), 2, 1, 0)
+    first.reserve_rows(1000)
+    first.rows.value[999] = 7
+    again = VertexState(MappedSpace(tmp_path), 2, 1, 0)  # which has nothing to grow
+    assert again.rows.value[999].tolist() == [7, 7]
+    assert len(again.touched) > 999

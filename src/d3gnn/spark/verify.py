@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from d3gnn.events import GraphSchema, Key, Keys, keys_of
+from d3gnn.kernel.operators import Vertex
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
 from d3gnn.nn.heads import PairHead
@@ -86,9 +87,10 @@ def held(runtime: Runtime, ids: Keys) -> tuple[Floats, Bools]:
     plan = runtime.plan
     part, row = runtime.partition.locate(ids)
     last = runtime.operator(f"vertex-{plan.layers}")
+    assert isinstance(last, Vertex)
     got = np.full((len(ids), runtime.model.out_width), np.nan, np.float32)
     for p in range(plan.parts):
         here = part == p
         if here.any():
-            got[here] = last.state(p).rows.value[row[here]]
+            got[here] = last.values(p, row[here])
     return got, part >= 0

@@ -91,6 +91,7 @@ class VertexState:
             array.reserve(len(self._rows[2].data))
         self.reserve_links(1)
         self.reserve_partials(1)
+        self.follow()
 
     def reserve_rows(self, rows: int) -> None:
         """Room for rows below this."""
