@@ -258,13 +258,53 @@ def test_a_process_killed_in_the_middle_leaves_a_dirty_header_and_a_free_lock(tm
     successor.close()
 
 
-@pytest.mark.parametrize("word", [0, 1])
-def test_another_layout_is_refused(tmp_path: Path, word: int) -> None:
+def test_something_else_is_refused(tmp_path: Path) -> None:
     space = MappedSpace(tmp_path)
-    space._header[word] += 1
+    space._header[0] += 1
     space.close()
-    with pytest.raises(StateLost, match=r"another layout: delete the folder and refresh"):
+    with pytest.raises(StateLost, match=r"something else than arrays: choose another folder"):
         MappedSpace(tmp_path)
+
+
+def test_arrays_of_another_layout_are_lost(tmp_path: Path) -> None:
+    space = MappedSpace(tmp_path)
+    array = space.array("a", np.int64)
+    array.reserve(10)
+    array.data[:10] = 7
+    space.counters[:3] = 9
+    space.commit(2, 5)
+    space._header[1] += 1
+    space.close()
+    space = MappedSpace(tmp_path)
+    assert space.version == (0, 0)
+    assert not space.dirty
+    assert not space.counters.any()
+    assert not space.array("a", np.int64).data.any()
+    space.commit(1, 1)
+    space.close()
+    assert MappedSpace(tmp_path).version == (1, 1), "from then on it is as any other"
+
+
+@pytest.mark.parametrize("damage", ["an array", "the header"])
+def test_arrays_of_which_half_is_gone_are_lost(tmp_path: Path, damage: str) -> None:
+    space = MappedSpace(tmp_path)
+    for name in "ab":
+        space.array(name, np.int64).reserve(10)
+        space.array(name, np.int64).data[:10] = 7
+    space.commit(2, 5)
+    space.close()
+    assert MappedSpace(tmp_path).version == (2, 5)
+    if damage == "an array":
+        (tmp_path / "a.array").unlink()
+    else:
+        os.truncate(tmp_path / "header", 100)
+    space = MappedSpace(tmp_path)
+    assert space.version == (0, 0)
+    assert not space.array("b", np.int64).data.any()
+    space.array("a", np.int64).reserve(10)
+    space.commit(1, 1)
+    space.close()
+    assert MappedSpace(tmp_path).version == (1, 1)
 
 
 @contextmanager

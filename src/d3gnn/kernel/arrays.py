@@ -24,7 +24,8 @@ from d3gnn.kernel.memory import grown
 from d3gnn.types import Ints
 
 _MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
-_LAYOUT = 1
+#: What lies where in the arrays of operators: one more with every change of that.
+_LAYOUT = 3
 _HEADER_WORDS = 512
 _COUNTERS = slice(64, _HEADER_WORDS)
 _FIRST_ROWS = 64
@@ -33,8 +34,25 @@ _LARGE = 2**28
 _CHUNK_ROWS = 2**16
 
 
+def peek_counters(folder: str | Path) -> Ints | None:
+    """The counters of the space in a folder, without opening it; None where there is none to be read."""
+    try:
+        header = np.fromfile(Path(folder) / "header", np.int64, _HEADER_WORDS)
+    except FileNotFoundError:
+        return None
+    return header[_COUNTERS] if header[:2].tolist() == [_MAGIC, _LAYOUT] else None
+
+
 class StateLost(RuntimeError):
     """The arrays of an operator part do not belong to the version that was asked for."""
+
+
+def open_file(path: Path, flags: int = 0) -> int:
+    """A file among the arrays, to read and write; raises `StateLost` where their folder was deleted."""
+    try:
+        return os.open(path, os.O_RDWR | flags, 0o644)
+    except FileNotFoundError:
+        raise StateLost(f"{path} is gone: arrays were deleted while they were in use") from None
 
 
 class GrowableArray:
@@ -166,14 +184,16 @@ class MappedSpace(Space):
         self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
         self._release = weakref.finalize(self, os.close, self._file)
         with self.locked():
-            fresh = os.fstat(self._file).st_size == 0
+            fresh = os.fstat(self._file).st_size < _HEADER_WORDS * 8
             if fresh:
                 allocate(self._file, _HEADER_WORDS * 8, self.folder)
             self._header = map_file(self._file, _HEADER_WORDS * 8).view(np.int64)
             if fresh:
-                self._header[:2] = _MAGIC, _LAYOUT
-        if tuple(self._header[:2]) != (_MAGIC, _LAYOUT):
-            raise StateLost(f"{self.folder} holds arrays of another layout: delete the folder and refresh")
+                self._header[0] = _MAGIC
+            if self._header[0] == _MAGIC and (fresh or self._header[1] != _LAYOUT or self._lacks_files()):
+                self._begin_anew()
+        if self._header[0] != _MAGIC:
+            raise StateLost(f"{self.folder} holds something else than arrays: choose another folder")
         self.counters = self._header[_COUNTERS]
         self.generation = int(self._header[2])
 
@@ -191,12 +211,28 @@ class MappedSpace(Space):
     def reset(self) -> None:
         """Forget everything, also what this process has not opened."""
         super().reset()
+        self._empty_unopened()
+        self._header[2] += 1
+        self.generation = int(self._header[2])
+
+    def _lacks_files(self) -> bool:
+        """Whether somebody has deleted arrays and left the header: what cleans temporary folders, say."""
+        return len(list(self.folder.glob("*.array"))) < int(self._header[6])
+
+    def _begin_anew(self) -> None:
+        """What another release has left here, or half of it, is of no use: it counts as lost, and no version
+        is there.
+        """
+        self._empty_unopened()
+        generation = self._header[2] + 1
+        self._header[1:] = 0
+        self._header[1:3] = _LAYOUT, generation
+
+    def _empty_unopened(self) -> None:
         for path in self.folder.glob("*.array"):
             if path.stem not in self._arrays:
                 # Emptied, not deleted: another process may have this very file mapped, and must follow.
                 os.truncate(path, 0)
-        self._header[2] += 1
-        self.generation = int(self._header[2])
 
     def growth(self, nbytes: int) -> float:
         """Growing a file moves nothing, and what is set aside is taken from the file system at once."""
@@ -232,7 +268,9 @@ class MappedSpace(Space):
             self._remap(array, rows)
 
     def _grow(self, array: GrowableArray, rows: int) -> None:
-        file = os.open(self._path(array), os.O_RDWR | os.O_CREAT, 0o644)
+        is_new = not self._path(array).exists()
+        file = open_file(self._path(array), os.O_CREAT)
+        self._header[6] += is_new
         try:
             allocate(file, rows * array.row_bytes, self.folder)
         finally:
@@ -245,7 +283,7 @@ class MappedSpace(Space):
         if rows == 0:
             array.data = np.zeros((0, *array.row_shape), array.dtype)
             return
-        file = os.open(self._path(array), os.O_RDWR)
+        file = open_file(self._path(array))
         try:
             flat = map_file(file, rows * array.row_bytes)
         finally:
