@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import delete_edge, delete_vertex, edge, feature, vertex
 from d3gnn.kernel.arrays import MappedSpace, Space
-from d3gnn.kernel.touched import MARK, VERTEX, clear, make_touched, size, touch_all
+from d3gnn.kernel.operators.masters import VertexState
+from d3gnn.kernel.touched import VERTEX, clear, make_touched, size, touch_all
 from d3gnn.kernel.windows import (
     AdaptiveSession,
     Count,
@@ -48,7 +50,7 @@ class Clockwork:
     def __init__(self, window: Window, space: Space | None = None) -> None:
         self.space = Space() if space is None else space
         self.pending = Pending(self.space, window, self.space.counters[:COUNTERS])
-        self.pending.rows.reserve(100)
+        self.pending.reserve(100)
         self.touched = make_touched(100)
 
     def at(
@@ -59,10 +61,11 @@ class Clockwork:
         touch_all(self.touched, np.array(vertices, np.int32), np.zeros(n, np.int64), np.zeros(n, np.int64))
         at_once = np.zeros(100, np.uint8)
         at_once[list(first)] = 1
-        self.pending.hold(self.touched, int(milliseconds * MS), drain, at_once)
+        firsts = len(set(first) & set(vertices))
+        due = self.pending.hold(self.touched, round(milliseconds * MS), drain, at_once, firsts)
+        assert due == size(self.touched)
         sent = self.touched[1 : size(self.touched) + 1, VERTEX].tolist()
         assert len(set(sent)) == len(sent)
-        assert np.flatnonzero(self.touched[1:, MARK]).tolist() == sorted(sent)
         clear(self.touched)
         return sorted(sent)
 
@@ -211,15 +214,18 @@ def test_nothing_waits_longer_than_it_may(window: Window) -> None:
 @settings(max_examples=150)
 @given(data=st.data())
 def test_each_is_sent_when_a_plain_model_says(data: st.DataObject) -> None:
-    """Tumbling and session windows against dictionaries."""
+    """Tumbling and session windows against dictionaries; some are new and do not wait, some are cancelled."""
     session = data.draw(st.booleans())
     wait, longest = 50_000, 50_000 if not session else 170_000
     clock = Clockwork(Session(0.05, max_delay=0.17) if session else Tumbling(0.05))
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     now = 7
-    steps = st.lists(st.tuples(st.integers(0, 90_000), st.lists(st.integers(0, 5), max_size=4)), max_size=30)
-    for step, some in data.draw(steps):
+    old, new = (st.lists(st.integers(low, low + 5), max_size=4) for low in (0, 6))
+    steps = st.lists(
+        st.tuples(st.integers(0, 90_000), old, new, st.sets(st.integers(0, 5), max_size=1)), max_size=30
+    )
+    for step, some, fresh, cancelled in data.draw(steps):
         now += step
         for v in some:
             first.setdefault(v, now)
@@ -230,11 +236,19 @@ def test_each_is_sent_when_a_plain_model_says(data: st.DataObject) -> None:
             bound = (first[v] + longest) // GRAIN * GRAIN
             due[v] = min(-(-wanted // GRAIN) * GRAIN, bound)
         expected = sorted(v for v in due if due[v] <= now)
-        assert clock.at(now / MS, *some) == expected
-        for v in expected:
+        assert clock.at(now / MS, *some, *fresh, first=fresh) == sorted({*expected, *fresh})
+        clock.pending.cancel(np.array(sorted(cancelled), np.int32))
+        for v in {*expected, *cancelled} & first.keys():
             del first[v], last[v]
+        assert len(clock.pending) == len(first)
         assert clock.pending.next_deadline() == min((due[v] for v in first), default=None)
         assert clock.pending.oldest() == min(first.values(), default=None)
+
+
+def test_a_clock_is_exact_to_the_microsecond() -> None:
+    clock = Clockwork(Tumbling(0.05))
+    clock.at(1.001, 0)  # 1000.9999999999999 microseconds, as a float
+    assert clock.pending.oldest() == 1001
 
 
 def test_deadlines_may_be_coalesced_more_or_not_at_all() -> None:
@@ -255,14 +269,22 @@ def test_deadlines_may_be_coalesced_more_or_not_at_all() -> None:
     assert merged.at(1100) == [1, 2], "at once"
 
 
+def test_what_does_not_wait_is_not_merged() -> None:
+    clock = Clockwork(Tumbling(1.0))
+    clock.at(1000, 7)
+    assert clock.at(1001, 8, 8, first=[8]) == [8], "passed by, as nothing else was touched"
+    assert clock.at(1002, 9, 9, 7, 7, first=[9]) == [9]
+    assert clock.pending.merged == 2
+
+
 def test_looking_for_the_oldest_costs_no_look_at_all_that_wait() -> None:
     clock = Clockwork(Tumbling(10.0))
     assert clock.pending.oldest() is None
     for i in range(3000):
         clock.at(1000 + i, i % 100, drain=i % 3 == 0)
-    # Two were touched since the last drain, and the queue forgets those that were sent.
+    # Two were touched since the last drain, and what was sent is forgotten.
     assert clock.pending.oldest() == (1000 + 2998) * MS
-    assert len(clock.pending._queue.data) < 1000
+    assert len(clock.pending._crowds.data) < 1000
 
 
 def test_what_waits_outlives_the_process(tmp_path: Path) -> None:
@@ -274,22 +296,69 @@ def test_what_waits_outlives_the_process(tmp_path: Path) -> None:
     assert other.at(1150) == [2]
 
 
+@pytest.mark.parametrize("window", [Tumbling(1.0), AdaptiveSession()], ids=repr)
+def test_a_window_finds_room_again_after_arrays_were_made_anew_without_it(
+    tmp_path: Path, window: Window
+) -> None:
+    def open_state(space: Space, window: Window | None) -> VertexState:
+        pending = None if window is None else Pending(space, window, space.counters[32 : 32 + COUNTERS])
+        return VertexState(space, 2, 0, 0, pending)
+
+    mine, theirs = MappedSpace(tmp_path), MappedSpace(tmp_path)
+    with mine.locked():
+        mine.reset()
+        state = open_state(mine, window)
+        state.reserve_rows(1000)
+    with theirs.locked():
+        theirs.reset()
+        open_state(theirs, None).reserve_rows(1000)
+    with mine.locked():
+        mine.reset()
+        state.follow()
+        assert state.pending is not None
+        assert len(state.pending.rows.data) >= len(state.rows.slot) >= 1000
+        assert len(state.pending._sketch.data) == (ROWS if isinstance(window, AdaptiveSession) else 0)
+
+
 @pytest.mark.parametrize(
     ("name", "settings_"),
     [
         ("tumbling", {"interval": 0}),
+        ("tumbling", {"interval": "1"}),
+        ("tumbling", {"interval": float("inf")}),
+        ("tumbling", {"interval": float("nan")}),
+        ("tumbling", {"interval": 1e-7}),
+        ("tumbling", {"interval": 1, "coalesce": 1e13}),
+        ("session", {"gap": 1e12}),
         ("session", {"gap": -1}),
         ("session", {"gap": 1, "max_delay": 0}),
         ("count", {"n": 0}),
+        ("count", {"n": 2.5}),
         ("adaptive", {"shortest": 2, "widest": 1}),
         ("adaptive", {"weight": 0}),
         ("tumbling", {"interval": 1, "coalesce": -1}),
         ("hopping", {}),
     ],
 )
-def test_windows_say_what_is_wrong_with_them(name: str, settings_: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"please|the first is more|known are"):
+def test_windows_say_what_is_wrong_with_them(name: str, settings_: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"please|known are"):
         make_window(name, **settings_)
+
+
+@pytest.mark.parametrize("window", [0.5, "tumbling", "tumbling:0.5", (Tumbling(1.0),), (Tumbling(1.0), 0.5)])
+def test_engines_say_what_a_window_is(window: Any) -> None:
+    with pytest.raises(
+        ValueError, match=r"a window of d3gnn\.windows, as Tumbling\(0\.5\), a pair of them, or None"
+    ):
+        LocalEngine(GraphSAGE([2, 2]), window=window)
+
+
+def test_settings_of_windows_are_plain_numbers(tmp_path: Path) -> None:
+    window = Session(np.float64(0.5), np.float32(2)), Count(np.int64(3))  # type: ignore[arg-type]
+    assert repr(window) == "(Session(gap=0.5, max_delay=2.0), Count(n=3, max_delay=10.0))"
+    LocalEngine(GraphSAGE([2, 2]), window=window).save(tmp_path)
+    assert LocalEngine.load(tmp_path).windows == (Session(0.5, 2), Count(3))
+    assert Tumbling(1).to_dict() == Tumbling(1.0).to_dict()
 
 
 def test_windows_are_made_again_from_what_they_say() -> None:
@@ -394,11 +463,15 @@ def test_a_saved_engine_keeps_its_windows_and_loses_nothing_that_waits(tmp_path:
     witness.apply([edge("a", "b", time=1), edge("b", "c", time=1)], clock=1000 * MS)
     witness.apply([edge("d", "b", time=2)], clock=1001 * MS)
     assert sum(engine.pending().values()) > 0
-    engine.save(tmp_path)
+    updates = engine.save(tmp_path)
+    assert updates is not None
+    assert "b" in {update.id for update in updates}
+    witness.take(updates)
+    witness.check()
+    assert engine.save(tmp_path) is None, "nothing waits any more"
     loaded = LocalEngine.load(tmp_path)
     assert loaded.windows == engine.windows
     assert not any(loaded.pending().values())
-    witness.drain(clock=1002 * MS)
     np.testing.assert_allclose(
         loaded.embeddings(engine.ids()), engine.embeddings(engine.ids()), rtol=1e-5, atol=1e-6
     )

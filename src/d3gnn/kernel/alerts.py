@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import index
 
 import numpy as np
 
 from d3gnn.types import Bools, Floats, Ints32
+
+#: In place of what was said: it is no longer worth saying, but whoever heard it has to hear of its end.
+LAPSED = -1
 
 
 @dataclass(frozen=True)
@@ -26,22 +30,34 @@ class Alerts:
     changed_class: bool = False
 
     def __post_init__(self) -> None:
-        if self.threshold is not None and np.isnan(self.threshold):
-            raise ValueError("threshold=nan: a number, please")
+        # Plain numbers, so that they can be written down.
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", float(self.threshold))
+            if np.isnan(self.threshold):
+                raise ValueError("threshold=nan: a number, please")
         if self.classes is not None:
-            object.__setattr__(self, "classes", tuple(self.classes))
+            object.__setattr__(self, "classes", tuple(map(index, self.classes)))
             if not self.classes:
                 raise ValueError("classes=[]: at least one class, or None for all")
 
     def choose(self, said: Floats, rows: Ints32, reported: Ints32) -> Bools:
-        """Which of what is `said` of rows comes out; `reported` is the class plus 1 that last did, by row."""
+        """Which of what is `said` of rows comes out; `reported` is, by row, the class plus 1 that last did,
+        or 1 where classes do not matter, or `LAPSED`.
+        """
         prediction, score = said[:, 0], said[:, 1]
         worth: Bools = np.ones(len(rows), np.bool_)
         if self.threshold is not None:
             worth &= score >= self.threshold
         if self.classes is not None:
             worth &= np.isin(prediction, self.classes)
-        now = np.where(worth, prediction.astype(np.int32) + 1, 0).astype(np.int32)
-        chosen = worth & (now != reported[rows]) if self.changed_class else worth
+        before = reported[rows]
+        # Without classes, a prediction may be any number.
+        now = remembered(worth, before, prediction + 1 if self.changed_class else 1)
         reported[rows] = now
-        return chosen
+        return worth & (now != before) if self.changed_class else worth
+
+
+def remembered(worth: Bools, before: Ints32, now: Floats | int = 1) -> Ints32:
+    """What is to be known of those that were worth saying just now, or not, beside what was known before."""
+    found: Ints32 = np.where(worth, now, np.where(before != 0, LAPSED, 0)).astype(np.int32)
+    return found

@@ -303,7 +303,10 @@ class LocalEngine:
         return self._rebuild(entry)
 
     def embeddings(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
-        """Embeddings of these vertices, or of all; one row each, NaN for an id that does not exist."""
+        """Embeddings of these vertices, or of all; one row each, NaN for an id that does not exist.
+
+        With windows they are those that were sent: what waits is in them after a `drain`.
+        """
         keys = self.ids() if ids is None else ids if isinstance(ids, IntKeys | StringKeys) else keys_of(ids)
         out = np.full((len(keys), self.model.out_width), np.nan, np.float32)
         part, row = self.partition.locate(keys)
@@ -317,8 +320,13 @@ class LocalEngine:
         """The ids of all vertices, in the order in which their ids were first seen."""
         return self.partition.live_ids()
 
-    def save(self, folder: str | Path) -> None:
-        """Write model, graph and settings to a folder, in open formats."""
+    def save(self, folder: str | Path) -> Updates | None:
+        """Write model, graph and settings to a folder, in open formats.
+
+        What waits in windows is sent first, since no engine that is loaded would tell of it; what that
+        changed, or None where nothing waited.
+        """
+        drained = self.drain(self._now) if any(self.pending().values()) else None
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model.safetensors")
@@ -341,6 +349,7 @@ class LocalEngine:
             "windows": [window and window.to_dict() for window in self.windows],
         }
         (folder / "engine.json").write_text(json.dumps(settings, indent=2) + "\n")
+        return drained
 
     @staticmethod
     def load(folder: str | Path, *, arrays: str | Path | None = None) -> LocalEngine:

@@ -24,7 +24,7 @@ _CHUNK = 32 * LARGE_PAGE
 #: Sizes that are told apart, from one power of two to the next.
 _STEPS = 4
 #: Bytes that nobody uses, and that are kept for whoever comes next; what is more goes back to the system.
-_KEPT = 2**29
+_KEPT = 2**30
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, Kind, by_kind, joined
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, by_kind, joined
 
 
 class Topology:
-    """Blocks of topology, and queries, for one part."""
+    """Topology, and queries, for one part: all that there is of each kind as one block, or None."""
 
-    __slots__ = ("_found", "blocks")
+    __slots__ = (
+        "adds", "blocks", "drops", "edge_values", "gone", "gone_edges", "leaves", "queries", "removes",
+        "replicas", "sources", "vertices",
+    )  # fmt: skip
 
     def __init__(self, blocks: list[Block]) -> None:
         #: As they came: they ride along to the next operator.
         self.blocks = blocks
-        self._found = by_kind(blocks)
-
-    def of(self, kind: Kind) -> Block | None:
-        """All that there is of a kind, as one block; None if there is nothing."""
-        same = self._found[kind]
-        if not same:
-            return None
-        if len(same) > 1:
-            whole = joined(same)
-            assert whole is not None
-            same = self._found[kind] = [whole]
-        return same[0]
+        (
+            self.vertices, self.replicas, self.sources, self.drops, self.leaves, self.removes, self.adds,
+            self.gone, self.gone_edges, self.edge_values, self.queries,
+        ) = map(joined, by_kind(blocks)[: LAST_TOPOLOGY + 1])  # fmt: skip
 
 
 def apart(blocks: Iterable[Block]) -> tuple[Topology, list[Block]]:

@@ -3,8 +3,9 @@
 A set is one array, because compiled functions take single arrays many times faster than tuples of them. Row
 0 holds the size of the set; rows 1 to size are its entries in the order of touching: the vertex, the newest
 event time and the oldest arrival behind it, and how often it was touched. Apart from that, the column MARK
-has in row v + 1 the entry of vertex v, or 0. It belongs to one process and is empty between batches; emptying
-it costs what was touched.
+has in row v + 1 the entry of vertex v, counted on from the number in row 0: what is not above that one is of
+a set that was emptied since, so that emptying costs nothing. The set belongs to one process and is empty
+between batches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.memory import zeros
-from d3gnn.types import INT64, Floats, Ints, Ints32
+from d3gnn.types import INT64, Array, Bools, Floats, Ints, Ints32
 
 MARK, VERTEX, TIME, ARRIVAL, TOUCHES = range(5)
 COLUMNS = 5
@@ -30,7 +31,13 @@ def make_touched(vertices: int) -> Ints:
 
 def size(touched: Ints) -> int:
     """How many vertices are in the set."""
-    return int(touched[0, VERTEX])
+    return touched.item(0, VERTEX)
+
+
+def are_in(touched: Ints, vertices: Array) -> Bools:
+    """Which of these are in the set."""
+    found: Bools = touched[vertices + 1, MARK] > touched[0, MARK]
+    return found
 
 
 def sort(touched: Ints) -> None:
@@ -49,22 +56,33 @@ def sort(touched: Ints) -> None:
 
 
 @inlined
+def is_in(touched: Ints, v: int) -> bool:
+    return touched[v + 1, MARK] > touched[0, MARK]  # type: ignore[no-any-return]
+
+
+@inlined
 def touch(touched: Ints, v: int, time: int, arrival: int) -> None:
-    at = touched[v + 1, MARK]
-    if at == 0:
-        at = touched[0, VERTEX] + 1
-        touched[0, VERTEX] = at
-        touched[v + 1, MARK] = at
-        touched[at, VERTEX] = v
-        touched[at, TIME] = time
-        touched[at, ARRIVAL] = arrival
-        touched[at, TOUCHES] = 1
+    at = touched[v + 1, MARK] - touched[0, MARK]
+    if at <= 0:
+        touched[v + 1, MARK] = touched[0, MARK] + touched[0, VERTEX] + 1
+        append(touched, v, time, arrival)
     else:
         touched[at, TOUCHES] += 1
         if time > touched[at, TIME]:
             touched[at, TIME] = time
         if arrival < touched[at, ARRIVAL]:
             touched[at, ARRIVAL] = arrival
+
+
+@inlined
+def append(touched: Ints, v: int, time: int, arrival: int) -> None:
+    """Touch a vertex that is not in the set, and will not be touched again before that is emptied."""
+    at = touched[0, VERTEX] + 1
+    touched[0, VERTEX] = at
+    touched[at, VERTEX] = v
+    touched[at, TIME] = time
+    touched[at, ARRIVAL] = arrival
+    touched[at, TOUCHES] = 1
 
 
 @lean
@@ -84,8 +102,13 @@ def touch_rows(
             into[vertices[i], k] = values[i, k]
 
 
-@lean
+@inlined
 def clear(touched: Ints) -> None:
-    for at in range(1, touched[0, VERTEX] + 1):
-        touched[touched[at, VERTEX] + 1, MARK] = 0
-    touched[0, VERTEX] = 0
+    keep(touched, 0)
+
+
+@inlined
+def keep(touched: Ints, n: int) -> None:
+    """Let the first n entries, which may have been written over, be the whole set. It is complete then."""
+    touched[0, MARK] += touched[0, VERTEX]
+    touched[0, VERTEX] = n

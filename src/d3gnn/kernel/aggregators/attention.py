@@ -16,7 +16,7 @@ from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import ATTENTION, Aggregator, Arrays, Carried
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
-from d3gnn.kernel.touched import MARK, touch
+from d3gnn.kernel.touched import is_in, touch
 from d3gnn.nn.layer import AttentionSpec
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
@@ -205,7 +205,7 @@ def _retract(
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
-        if hits[v + 1, MARK] != 0:
+        if is_in(hits, v):
             continue
         for h in range(heads):
             logit = _logit(values, u, values, v, edge_values, slot[i], h, heads, channels, slope, scores)
@@ -245,7 +245,7 @@ def _replace(
                 fetch_row(state, pool[min(end - 1, j + AHEAD), OTHER])
                 v, slot = pool[j, OTHER], pool[j, EDGE]
                 touch(touched, v, time[i], arrival[i])
-                if hits[v + 1, MARK] != 0:
+                if is_in(hits, v):
                     continue
                 for h in range(heads):
                     old = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)

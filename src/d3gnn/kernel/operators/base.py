@@ -97,14 +97,17 @@ class Operator(ABC, Generic[State]):
             return None
         return Pending(space, self.window, space.counters[WINDOW_COUNTERS : WINDOW_COUNTERS + COUNTERS])
 
-    def hold(self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING) -> int:
-        """In place of the touched vertices come those whose time has come, `at_once` ones among them; how
-        many these are.
+    def hold(
+        self, pending: Pending, touched: Ints, moment: Moment, at_once: Bytes = _NOTHING, firsts: int = 0
+    ) -> int:
+        """In place of the touched vertices come those whose time has come, `at_once` ones among them, of
+        which at least `firsts` were touched; how many these are.
         """
-        begun, metrics = perf_counter_ns(), self.metrics
-        due = pending.hold(touched, *moment, at_once)
+        begun = perf_counter_ns()
+        due = pending.hold(touched, *moment, at_once, firsts)
+        ended, metrics = perf_counter_ns(), self.metrics
+        metrics["window_ns"] += ended - begun
         metrics["forwards"] += due
-        metrics["window_ns"] += perf_counter_ns() - begun
         return due
 
     def state(self, part: int) -> State:

@@ -11,13 +11,8 @@ from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency, Removed
 from d3gnn.kernel.aggregators import Arrays, Carried, aggregator_of
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
-    ADDS,
-    EDGE_VALUES,
     FEATURES,
-    LEAVES,
     PARTIALS,
-    REMOVES,
-    REPLICAS,
     ROOTS,
     VALUES,
     Block,
@@ -29,10 +24,10 @@ from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import (
     ARRIVAL,
-    MARK,
     NEVER,
     TIME,
     VERTEX,
+    are_in,
     clear,
     make_touched,
     size,
@@ -77,28 +72,31 @@ class EdgeState:
         self.sums = space.array("sums", np.float64, state_width)
         self.count = space.array("count", np.int32)
         self.master = space.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
-        self._windowed = [] if pending is None else [pending.rows]
         self.touched, self.hits = make_touched(0), make_touched(0)
         self._generation = -1
+        self._followed = -1
         self.reserve(1, 1)
-        for array in self._windowed:  # which may be younger than the others
-            array.reserve(len(self.master.data))
 
     def reserve(self, slots: int, edges: int) -> None:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
-            reserve_all((self.values, self.sums, self.count, self.master, *self._windowed), slots)
+            reserve_all((self.values, self.sums, self.count, self.master), slots)
         self.adjacency.reserve(slots, edges)
         if edges > len(self.edge_values.data):
             self.edge_values.reserve(edges)
         self.follow()
 
     def follow(self) -> None:
-        """Be as large as the arrays are, which another process may have grown."""
-        if len(self.touched) <= len(self.master.data):
-            self.touched = make_touched(len(self.master.data))
-            if self._makes_hits:
-                self.hits = make_touched(len(self.master.data))
+        """Be as large as the arrays are, which another process may have grown, or emptied."""
+        if self._followed != self.space.generation:
+            slots = len(self.master.data)
+            if self.pending is not None:
+                self.pending.reserve(slots)
+            if len(self.touched) <= slots:
+                self.touched = make_touched(slots)
+                if self._makes_hits:
+                    self.hits = make_touched(slots)
+            self._followed = self.space.generation
 
     @property
     def arrays(self) -> Arrays:
@@ -137,9 +135,9 @@ class Edge(Operator[EdgeState]):
         state.follow()
         found = by_kind(blocks)
         values, out = found[VALUES], list(found[self._passes_along])
-        removes, leaves = topology.of(REMOVES), topology.of(LEAVES)
-        replicas, adds = topology.of(REPLICAS), topology.of(ADDS)
-        edge_values = topology.of(EDGE_VALUES) if self._edge_width else None
+        removes, leaves = topology.removes, topology.leaves
+        replicas, adds = topology.replicas, topology.adds
+        edge_values = topology.edge_values if self._edge_width else None
         if replicas is not None or adds is not None:
             state.reserve(0 if replicas is None else replicas.extent, 0 if adds is None else adds.extent)
         if edge_values is not None:
@@ -259,22 +257,23 @@ class Edge(Operator[EdgeState]):
         whole = may_be_whole and len(reached) >= WHOLE_SHARE * len(destinations)
         self.aggregator.recompute(reached, state.arrays, into)
         if whole:
-            rest = destinations[touched[destinations + 1, MARK] == 0]
+            rest = destinations[~are_in(touched, destinations)]
             self.aggregator.recompute(rest, state.arrays, into)
             _touch_silently(touched, rest)
         return whole
 
     def _roots(self, state: EdgeState, part: int, block: Block) -> list[Block]:
         """The values of vertices whose masters are in this part."""
-        slot, *columns = block.columns
-        row, own = np.empty(len(slot), INT32), np.empty(len(slot), INT64)
-        n = _own_masters(part, slot, state.master.data, row, own)
+        slots, times, arrivals, values = block.columns
+        most = len(slots)
+        row, time, arrival = np.empty(most, INT32), np.empty(most, INT64), np.empty(most, INT64)
+        value = np.empty(values.shape, FLOAT32)
+        n = _own_masters(part, state.master.data, slots, times, arrivals, values, row, time, arrival, value)
         if not n:
             return []
-        if n < len(slot):
-            row, own = row[:n], own[:n]
-            columns = [column.take(own, 0) for column in columns]
-        return [Block(ROOTS, part, part, (row, *columns), sequence=block.sequence)]
+        if n < most:
+            row, time, arrival, value = row[:n], time[:n], arrival[:n], value[:n]
+        return [Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)]
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         n = size(state.touched)
@@ -304,12 +303,19 @@ def _settle(slots: Ints32, parts: Ints32, rows: Ints32, master: Ints32) -> None:
 
 
 @lean
-def _own_masters(part: int, slots: Ints32, master: Ints32, rows: Ints32, own: Ints) -> int:
-    """How many of the vertices have their masters in this part; rows of the masters, and which they are."""
+def _own_masters(
+    part: int, master: Ints32, slots: Ints32, times: Ints, arrivals: Ints, values: Floats,
+    row: Ints32, time: Ints, arrival: Ints, value: Floats,
+) -> int:  # fmt: skip
+    """Fill the columns with the vertices that have their masters in this part; how many these are."""
     n = 0
     for i in range(len(slots)):
-        rows[n], own[n] = master[slots[i], 1], i
-        n += master[slots[i], 0] - 1 == part
+        if master[slots[i], 0] - 1 != part:
+            continue
+        row[n], time[n], arrival[n] = master[slots[i], 1], times[i], arrivals[i]
+        for k in range(values.shape[1]):
+            value[n, k] = values[i, k]
+        n += 1
     return n
 
 
@@ -374,11 +380,9 @@ def _gather_partials(
     last = touched[0, VERTEX]
     for at in range(1, last + 1):
         next = touched[min(last, at + AHEAD), VERTEX]
-        fetch(touched, next + 1)
         fetch(count, next)
         fetch_row(sums, next)
         v = touched[at, VERTEX]
-        touched[v + 1, MARK] = 0
         p = master[v, 0] - 1
         if p < 0:
             continue
@@ -388,4 +392,4 @@ def _gather_partials(
         time[i], arrival[i] = touched[at, TIME], touched[at, ARRIVAL]
         for k in range(sums.shape[1]):
             state[i, k] = sums[v, k]
-    touched[0, VERTEX] = 0
+    clear(touched)

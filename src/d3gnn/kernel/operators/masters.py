@@ -12,7 +12,7 @@ from d3gnn.kernel.compiled import compiled, inlined, lean
 from d3gnn.kernel.hashing import fill_initial
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
-from d3gnn.kernel.touched import ARRIVAL, MARK, NEVER, TIME, VERTEX, make_touched, touch
+from d3gnn.kernel.touched import ARRIVAL, NEVER, TIME, VERTEX, clear, make_touched, touch
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Doubles, Floats, Hashes, Ints, Ints32
 
@@ -66,10 +66,7 @@ class VertexState:
         reports: bool = False,
     ) -> None:
         self.space, self.pending = space, pending
-        self._windowed = [] if pending is None else [pending.rows]
         self._reported = space.array("reported", np.int32) if reports else None
-        if self._reported is not None:
-            self._windowed.append(self._reported)
         self._rows = [
             space.array("value", np.float32, width),
             space.array("root", np.float32, root_width),
@@ -87,8 +84,6 @@ class VertexState:
         self.touched = make_touched(0)
         self._generation = -1
         self.reserve_rows(1)
-        for array in self._windowed:  # which may be younger than the others
-            array.reserve(len(self._rows[2].data))
         self.reserve_links(1)
         self.reserve_partials(1)
         self.follow()
@@ -96,7 +91,7 @@ class VertexState:
     def reserve_rows(self, rows: int) -> None:
         """Room for rows below this."""
         if rows > len(self._rows[2].data):
-            reserve_all((*self._rows, self._links[0], self._partials[0], *self._windowed), rows)
+            reserve_all((*self._rows, self._links[0], self._partials[0]), rows)
             self.follow()
 
     def reserve_links(self, more: int) -> None:
@@ -114,6 +109,11 @@ class VertexState:
         if self._generation != self.space.generation:
             #: Views of what there is by row.
             self.rows = Rows(*(array.data for array in self._rows))
+            # Whoever has made everything anew without a window, or without alerts, has emptied these.
+            if self.pending is not None:
+                self.pending.reserve(len(self.rows.slot))
+            if self._reported is not None:
+                self._reported.reserve(len(self.rows.slot))
             if len(self.touched) <= len(self.rows.slot):
                 self.touched = make_touched(len(self.rows.slot))
             self._generation = self.space.generation
@@ -144,9 +144,13 @@ def settle(which: Ints32, slots: Ints32, slot: Ints32, unsent: Bytes) -> None:
 
 
 @compiled
-def start(which: Ints32, seeds: Hashes, width: int, seed: Hashes, value: Floats) -> None:
-    """Give new masters their initial value, in the first `width` numbers of their rows."""
+def start(
+    which: Ints32, seeds: Hashes, time: Ints, arrival: Ints, width: int,
+    seed: Hashes, value: Floats, touched: Ints,
+) -> None:  # fmt: skip
+    """Touch new masters and give them their initial value, in the first `width` numbers of their rows."""
     for i in range(len(which)):
+        touch(touched, which[i], time[i], arrival[i])
         seed[which[i]] = seeds[i]
         fill_initial(seeds[i], value[which[i], :width])
 
@@ -383,13 +387,12 @@ def renew(
                 changed |= fresh[i - begin, k] != value[row, k]
                 value[row, k] = fresh[i - begin, k]
                 values[kept, k] = fresh[i - begin, k]
-        touched[row + 1, MARK] = 0
         if changed:
             rows[kept], time[kept], arrival[kept] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
             unsent[row] = 0
             kept += 1
     if last == touched[0, VERTEX]:
-        touched[0, VERTEX] = 0
+        clear(touched)
     return kept
 
 
@@ -416,10 +419,16 @@ def renew_few(
 @inlined
 def _add_product(row: Floats, weight: Floats, into: Floats) -> None:
     """Add a row times a matrix; many rows are zero in many places, or everywhere, before a partial comes."""
-    for k in range(len(row)):
-        if row[k] != 0.0:
+    fours = len(row) // 4 * 4
+    for k in range(0, fours, 4):
+        a, b, c, d = row[k], row[k + 1], row[k + 2], row[k + 3]
+        if a != 0.0 or b != 0.0 or c != 0.0 or d != 0.0:
+            one, two, three, four = weight[k], weight[k + 1], weight[k + 2], weight[k + 3]
             for j in range(len(into)):
-                into[j] += row[k] * weight[k, j]
+                into[j] += (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
+    for k in range(fours, len(row)):
+        for j in range(len(into)):
+            into[j] += row[k] * weight[k, j]
 
 
 @lean
@@ -449,8 +458,7 @@ def hand_over(
     for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
         rows[i], time[i], arrival[i] = row, touched[i + 1, TIME], touched[i + 1, ARRIVAL]
-        touched[row + 1, MARK] = 0
         unsent[row] = 0
         for k in range(width):
             values[i, k] = value[row, k]
-    touched[0, VERTEX] = 0
+    clear(touched)

@@ -11,20 +11,14 @@ import torch
 
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, Adjacency, Removed
-from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.alerts import Alerts, remembered
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
-    ADDS,
     ENDS,
-    GONE_EDGES,
-    LEAVES,
     NAMES,
     OUTPUT,
     PAIRS,
-    REMOVES,
-    REPLICAS,
     VALUES,
-    VERTICES,
     Block,
     block_keys,
     by_kind,
@@ -112,7 +106,7 @@ class Pairs(Operator[PairState]):
         out = list(found[OUTPUT])
         if self.head.edges:
             out += self._score_edges(part, topology, found)
-            if gone := topology.of(GONE_EDGES):
+            if gone := topology.gone_edges:
                 time, arrival, *names = gone.columns
                 out.append(_told(part, 0, 1, time, arrival, None, tuple(names), gone.blob))
         if found[ENDS]:
@@ -123,11 +117,11 @@ class Pairs(Operator[PairState]):
         """Edges that came, and those of which an end has changed; tombstones of those that went."""
         state = self.state(part)
         state.follow()
-        removes, leaves, adds = topology.of(REMOVES), topology.of(LEAVES), topology.of(ADDS)
-        replicas = topology.of(REPLICAS)
+        removes, leaves, adds = topology.removes, topology.leaves, topology.adds
+        replicas = topology.replicas
         if replicas or adds:
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
-        self._learn_names(state, topology.of(VERTICES), joined(found[NAMES]))
+        self._learn_names(state, topology.vertices, joined(found[NAMES]))
         out: list[Block] = []
         gone = remove_edges(state.adjacency, removes, leaves)
         if gone is not None:
@@ -152,11 +146,11 @@ class Pairs(Operator[PairState]):
             state.keys.put(names.columns[0], block_keys(names), top)
 
     def _tombstones(self, state: PairState, part: int, gone: Removed) -> list[Block]:
-        told = state.reported[gone.slot] > 0
+        told = state.reported[gone.slot] != 0
         state.reported[gone.slot] = 0
         if not told.any():
             return []
-        gone = Removed(*(column[told] for column in gone))  # type: ignore[arg-type]
+        gone = Removed(*(column[told] for column in gone))
         return [self._block(part, state.keys, gone.src, gone.dst, 0, 1, gone.time, gone.arrival)]
 
     def _scores(self, state: PairState, part: int) -> list[Block]:
@@ -174,7 +168,7 @@ class Pairs(Operator[PairState]):
         worth = np.ones(len(slots), np.bool_)
         if self.alerts is not None and self.alerts.threshold is not None:
             worth = score >= self.alerts.threshold
-        state.reported[slots] = worth
+        state.reported[slots] = remembered(worth, state.reported[slots])
         told = changed & worth
         if not told.any():
             return []

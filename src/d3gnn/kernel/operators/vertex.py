@@ -11,18 +11,13 @@ from d3gnn.kernel.aggregators import Aggregator, Attention, Degrees, aggregator_
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
-    DROPS,
     ENDS,
     FEATURES,
-    GONE,
     NAMES,
     OUTPUT,
     PARTIALS,
-    QUERIES,
     ROOTS,
-    SOURCES,
     VALUES,
-    VERTICES,
     Block,
     Kind,
     block_keys,
@@ -113,7 +108,7 @@ class Vertex(Operator[m.VertexState]):
         return blocks if self._news is None else blocks + self._news.take(source)
 
     def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
-        vertices, sources, drops = topology.of(VERTICES), topology.of(SOURCES), topology.of(DROPS)
+        vertices, sources, drops = topology.vertices, topology.sources, topology.drops
         if not (self.layer or self.window or blocks or vertices or sources or drops):
             return []  # new edges between known vertices, say
         state = self.state(part)
@@ -121,9 +116,9 @@ class Vertex(Operator[m.VertexState]):
         found = by_kind(blocks)
         self._take_topology(state, vertices, drops)
         if self.layer is None:
-            self._take_features(state, vertices, joined(found[FEATURES]))
+            self._take_features(state, joined(found[FEATURES]))
             self._take_values(state, [], found[PARTIALS])
-            due = self._wait(state, moment, drops)
+            due = self._wait(state, moment, vertices, drops)
             if self._aggregator is not None:
                 degrees = (state.touched, *state.partials, self._aggregator.codes)
                 m.take_degrees(*degrees, self._features, state.rows.value)
@@ -131,7 +126,7 @@ class Vertex(Operator[m.VertexState]):
             m.hand_over(state.touched, state.rows.value, state.rows.unsent, *changed)
         else:
             self._take_values(state, found[ROOTS], found[PARTIALS])
-            changed = self._renew(state, self.layer, self._wait(state, moment, drops))
+            changed = self._renew(state, self.layer, self._wait(state, moment, vertices, drops))
         n = len(changed[0])
         self.metrics["touched"] += n
         out: list[Block] = []
@@ -140,9 +135,9 @@ class Vertex(Operator[m.VertexState]):
         if self._is_last:
             if self._tells and (n or drops is not None):
                 out += self._output(state, part, drops, *changed)
-            if self._tells and (gone := topology.of(GONE)):
+            if self._tells and (gone := topology.gone):
                 out.append(self._tombstones(part, gone))
-            if queries := topology.of(QUERIES):
+            if queries := topology.queries:
                 out += self._ends(state, part, queries)
         return out
 
@@ -156,8 +151,11 @@ class Vertex(Operator[m.VertexState]):
         """New masters, and masters that go."""
         if vertices is not None:
             state.reserve_rows(vertices.extent)
-            row, slot, rows = *vertices.columns[:2], state.rows
+            row, slot, seeds, time, arrival = vertices.columns[:5]
+            rows = state.rows
             m.settle(row, slot, rows.slot, rows.unsent)
+            if self.layer is None:
+                m.start(row, seeds, time, arrival, self._features, rows.seed, rows.value, state.touched)
             if self._is_last:
                 state.keys.put(row, block_keys(vertices), vertices.extent)
         if drops is not None:
@@ -166,12 +164,8 @@ class Vertex(Operator[m.VertexState]):
             m.drop(gone, *state.links, first_partial, partials, state.space.counters)
             rows.value[gone], rows.root[gone], rows.unsent[gone] = 0, 0, 0
 
-    def _take_features(self, state: m.VertexState, vertices: Block | None, features: Block | None) -> None:
-        """x(0): the initial value of new vertices, then features over it."""
-        if vertices is not None:
-            row, _, seeds, time, arrival = vertices.columns[:5]
-            m.start(row, seeds, self._features, state.rows.seed, state.rows.value)
-            touch_all(state.touched, row, time, arrival)
+    def _take_features(self, state: m.VertexState, features: Block | None) -> None:
+        """x(0): features over the initial value."""
         if features is not None:
             row, feature, time, arrival, value = features.columns
             m.take_features(
@@ -192,7 +186,7 @@ class Vertex(Operator[m.VertexState]):
                     block.source, block.full, row, count, time, arrival, partial, *kept, counters, touched
                 )
 
-    def _wait(self, state: m.VertexState, moment: Moment, drops: Block | None) -> int:
+    def _wait(self, state: m.VertexState, moment: Moment, vertices: Block | None, drops: Block | None) -> int:
         """In place of the touched masters come those whose time has come, a first value without waiting; how
         many these are.
         """
@@ -200,7 +194,9 @@ class Vertex(Operator[m.VertexState]):
             return size(state.touched)
         if drops is not None:
             state.pending.cancel(drops.columns[0])
-        return self.hold(state.pending, state.touched, moment, state.rows.unsent)
+        # What is new was touched by its first value.
+        new = 0 if vertices is None else len(vertices)
+        return self.hold(state.pending, state.touched, moment, state.rows.unsent, new)
 
     def _renew(self, state: m.VertexState, layer: Layer, n: int) -> m.Changed:
         """psi of every touched master, n of them; those whose value stays the same are left out."""
@@ -343,11 +339,11 @@ class Vertex(Operator[m.VertexState]):
         return [Block(OUTPUT, part, part, (deleted, time, arrival, value, *more, key), blob=blob)]
 
     def _told(self, state: m.VertexState, drops: Block) -> Bools:
-        """Of which deleted masters to tell; with alerts, only of those that were among them."""
+        """Of which deleted masters to tell; with alerts, only of those that ever were among them."""
         told: Bools = drops.columns[1] > 0
         if self.alerts is not None:
             gone = drops.columns[0]
-            told &= state.reported[gone] > 0
+            told &= state.reported[gone] != 0
             state.reported[gone] = 0
         return told
 

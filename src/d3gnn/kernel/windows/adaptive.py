@@ -38,7 +38,8 @@ class AdaptiveSession(Window):
         )  # fmt: skip
         if self.shortest > self.widest:
             raise ValueError(
-                f"AdaptiveSession(shortest={self.shortest}, widest={self.widest}): the first is more"
+                f"AdaptiveSession(shortest={self.shortest}, widest={self.widest}): "
+                "the shortest gap is at most as long as the widest, please"
             )
         if not 0 < self.weight <= 1:
             raise ValueError(f"AdaptiveSession(weight={self.weight}): above 0 and at most 1, please")

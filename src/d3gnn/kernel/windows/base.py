@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
 _KNOWN: dict[str, type[Window]] = {}
 
 #: Microseconds in a second: settings are in seconds, clocks in microseconds.
 SECOND = 1_000_000
+#: Seconds beyond which nobody waits: 31 years.
+LONGEST = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,16 @@ class Window:
         raise NotImplementedError
 
     def __post_init__(self) -> None:
-        if not 0 <= self.coalesce < float("inf"):
-            raise ValueError(f"{type(self).__name__}(coalesce={self.coalesce}): 0 seconds or more, please")
+        for setting in fields(self):  # plain numbers, so that they can be written down
+            value = getattr(self, setting.name)
+            if setting.type == "int" and isinstance(value, Integral):
+                object.__setattr__(self, setting.name, int(value))
+            elif setting.type != "int" and isinstance(value, Real):
+                object.__setattr__(self, setting.name, float(value))
+        coalesce: Any = self.coalesce
+        if not isinstance(coalesce, Real) or not 0 <= float(coalesce) <= LONGEST:
+            name = type(self).__name__
+            raise ValueError(f"{name}(coalesce={coalesce!r}): 0 seconds or more, up to {LONGEST:,}, please")
 
     def to_dict(self) -> dict[str, Any]:
         """Name and settings, as plain values."""
@@ -53,7 +64,13 @@ Windows = Window | tuple[Window | None, Window | None] | None
 
 def pair_of(window: Windows) -> tuple[Window | None, Window | None]:
     """The windows of Edge and of Vertex operators."""
-    return window if isinstance(window, tuple) else (window, window)
+    pair: tuple[Any, ...] = window if isinstance(window, tuple) else (window, window)
+    if len(pair) != 2 or not all(isinstance(each, Window | None) for each in pair):
+        raise ValueError(
+            f"window={window!r}: a window of d3gnn.windows, as Tumbling(0.5), a pair of them, or None, please"
+        )
+    reduce, forward = pair
+    return reduce, forward
 
 
 def make_window(name: str, **settings: Any) -> Window:
@@ -72,8 +89,11 @@ def windows() -> list[type[Window]]:
     return [_KNOWN[name] for name in sorted(_KNOWN)]
 
 
-def check_seconds(window: str, **settings: float | None) -> None:
+def check_seconds(window: str, **settings: Any) -> None:
     """Refuse times that are no times."""
     for name, seconds in settings.items():
-        if seconds is not None and not 0 < seconds < float("inf"):
-            raise ValueError(f"{window}({name}={seconds}): more than 0 seconds, please")
+        if seconds is None:
+            continue
+        if not isinstance(seconds, Real) or not 1 / SECOND <= float(seconds) <= LONGEST:
+            above = f"a number of seconds above 0, at least {1 / SECOND:f} and at most {LONGEST:,}"
+            raise ValueError(f"{window}({name}={seconds!r}): {above}, please")

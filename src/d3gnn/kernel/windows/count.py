@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
 
 from d3gnn.kernel.windows.base import Window, check_seconds
 
@@ -21,8 +23,9 @@ class Count(Window):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n < 1:
-            raise ValueError(f"Count(n={self.n}): at least 1, please")
+        number: Any = self.n
+        if not isinstance(number, Integral) or number < 1:
+            raise ValueError(f"Count(n={self.n!r}): a whole number of changes, at least 1, please")
         check_seconds("Count", max_delay=self.max_delay)
 
     @property

@@ -17,7 +17,7 @@ _BITS = 12
 ROWS = 1 << _BITS
 COLUMNS = LINE // 4
 SKETCH_BYTES = ROWS * LINE
-_PLACES = COLUMNS // 2
+_PLACES = np.uint64(COLUMNS // 2)
 #: Spreads what is close together as far as can be: 2^64 over the golden ratio.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 #: Periods are counted modulo this; and the largest count, at which a vertex is as busy as can be.
@@ -45,22 +45,24 @@ def count_and_rate(sketch: Ints32, vertex: int, times: int, period: int, fades: 
     It has two places, and whoever shares one of them makes it seem busier: the lower of both is nearer.
     """
     bits = np.uint64(vertex) * _SPREAD
-    row, rest = bits >> np.uint64(64 - _BITS), int(np.int64(bits >> np.uint64(32 - _BITS)))
+    row, rest = bits >> np.uint64(64 - _BITS), bits >> np.uint64(32 - _BITS)
     one = rest % _PLACES
-    other = one ^ (rest // _PLACES % _PLACES | 1)
+    other = one ^ (rest // _PLACES % _PLACES | np.uint64(1))
     first = _count(sketch, row, one, times, period, fades)
     return min(first, _count(sketch, row, other, times, period, fades))
 
 
 @inlined
-def _count(sketch: Ints32, row: np.uint64, place: int, times: int, period: int, fades: Doubles) -> float:
-    at = 2 * place
+def _count(
+    sketch: Ints32, row: np.uint64, place: np.uint64, times: int, period: int, fades: Doubles
+) -> float:
+    at = np.uint64(2) * place
     weight, number = 1.0 - fades[2], period & (_CYCLE - 1)
-    mean, last = float(np.int32(sketch[row, at]).view(np.float32)), int(sketch[row, at + 1])
+    mean, last = float(np.int32(sketch[row, at]).view(np.float32)), int(sketch[row, at + np.uint64(1)])
     count, passed = last >> 16, (number - last) & (_CYCLE - 1)
     # No branches: nobody could guess them.
     ended = (mean + weight * (count - mean)) * fades[min(passed, _FADED)]
     mean = ended if passed > 0 else mean
     count = min((0 if passed > 0 else count) + times, _MOST)
-    sketch[row, at], sketch[row, at + 1] = np.float32(mean).view(np.int32), (count << 16) | number
+    sketch[row, at], sketch[row, at + np.uint64(1)] = np.float32(mean).view(np.int32), (count << 16) | number
     return float(max(mean, mean + weight * (count - mean)))
