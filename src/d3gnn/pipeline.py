@@ -13,8 +13,9 @@ from d3gnn.kernel.operators import check_alerts, check_epsilon, check_head
 from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.model import GNN
+from d3gnn.spark.board import pending
 from d3gnn.spark.control import Kind, command
-from d3gnn.spark.host import run_inputs, run_operator, run_output, with_commands
+from d3gnn.spark.host import in_shape, run_inputs, run_operator, run_output, with_commands
 from d3gnn.spark.models import put_model
 from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
 from d3gnn.spark.session import advise, planned_once, require_adaptive
@@ -96,19 +97,15 @@ class StreamingGNN:
         if self.store is None:
             raise ValueError("name a store for the graph log: StreamingGNN(..., store='/data/graph')")
         require_adaptive(events.sparkSession)
-        return self._dataflow(self.store, events, tasks)
+        return self._dataflow(events, tasks)
 
-    def _dataflow(
-        self, store: str, events: DataFrame, tasks: int | None, read_whole: bool = False
-    ) -> DataFrame:
+    def _dataflow(self, events: DataFrame, tasks: int | None, read_whole: bool = False) -> DataFrame:
         advise(events.sparkSession)
-        windowed = self.reduce is not None or self.forward is not None
-        arrays = self._arrays(store) if windowed else None
-        events = with_commands(store, events, arrays, by_time=self.clock == "batch")
+        events = in_shape(events)
         types = dict(events.dtypes)
         plan, tasks = self.plan(types), tasks or self.parts
 
-        parcels = run_inputs(plan, events)  # Partition, (Edge 0,) Vertex 0
+        parcels = run_inputs(plan, with_commands(plan, events))  # Partition, (Edge 0,) Vertex 0
         for layer in range(1, plan.layers):
             parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
             parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
@@ -146,10 +143,10 @@ class StreamingGNN:
         found = dict(options or {}) | {"checkpointLocation": str(checkpoint)}
         if output is not None:
             found["path"] = str(output)
-        store = self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
+        self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
 
         def begin() -> StreamingQuery:
-            rows = self._dataflow(store, events, tasks, read_whole=True)  # by any sink that has a format
+            rows = self._dataflow(events, tasks, read_whole=True)  # by any sink that has a format
             writer = rows.writeStream.format(format).options(**found)
             with planned_once(events.sparkSession):
                 return (writer.trigger(**trigger) if trigger else writer).start()
@@ -163,6 +160,10 @@ class StreamingGNN:
     def drain(self) -> None:
         """Ask the running query to send all that waits in windows, in its next batch."""
         self._command("drain")
+
+    def pending(self) -> int:
+        """How many vertices wait in the windows of all operators, after the last batch."""
+        return 0 if self.store is None else pending(self._arrays(self.store))
 
     def _command(self, kind: Kind) -> None:
         if self.store is None:

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from d3gnn.spark import control
 from d3gnn.spark.control import ControlReader, command, control_stream
+from d3gnn.spark.store import Store
 
 
 class Sink:
@@ -47,6 +48,23 @@ def wait_for(happened: Callable[[], bool], seconds: float = 30) -> None:
 
 def idle_time() -> None:
     time.sleep(0.7)
+
+
+class Clock:
+    """The time that a reader in this process sees: it stands still until it is moved on."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(control, "time", clock)
+    return clock
 
 
 # ------------------------------------------------------------------ commands
@@ -92,6 +110,7 @@ def test_rows_follow_from_the_offsets_alone(tmp_path: Path) -> None:
     assert list(elsewhere.readBetweenOffsets(end, end)) == []
 
 
+@pytest.mark.usefixtures("clock")
 def test_committed_commands_are_cleared_away_but_numbers_go_on(tmp_path: Path) -> None:
     for _ in range(3):
         command(tmp_path, "tick")
@@ -115,33 +134,42 @@ def test_available_now_ends_at_what_was_there_at_its_beginning(tmp_path: Path) -
     assert (list(rows), same) == ([], end)
 
 
-def test_a_tick_keeps_an_idle_query_warm(tmp_path: Path) -> None:
+def test_a_tick_keeps_an_idle_query_warm(tmp_path: Path, clock: Clock) -> None:
     reader = ControlReader(str(tmp_path), keep_warm=0.05)
     start = reader.initialOffset()
     assert reader.read(start)[1] == start
-    time.sleep(0.06)
+    clock.seconds += 0.06
     rows, end = reader.read(start)
     assert list(rows) == [("tick", 0)]
     assert end != start
     assert reader.read(end)[1] == end
-    time.sleep(0.06)
+    clock.seconds += 0.06
     reader.commit(end)  # a batch has ended just now, whatever was in it
     assert reader.read(end)[1] == end
 
 
-def test_a_far_folder_is_looked_at_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = ControlReader(str(tmp_path))
-    looks = []
+def test_a_far_folder_is_looked_at_less_often(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, "tick")
+    list_numbers, looks = control._numbers, []
 
-    def slow(store: object) -> list[int]:
-        looks.append(store)
-        time.sleep(0.02)
-        return []
+    def slow(store: Store) -> list[int]:
+        looks.append(clock.seconds)
+        clock.seconds += 0.02
+        return list_numbers(store)
 
     monkeypatch.setattr(control, "_numbers", slow)
+    reader = ControlReader(str(tmp_path))
+    _, end = reader.read(reader.initialOffset())
+    command_while_it_rests = command(tmp_path, "drain")
+    looks.clear()
     for _ in range(50):
-        reader.read(reader.initialOffset())
-    assert len(looks) == 1
+        assert reader.read(end)[1] == end
+    assert not looks
+    clock.seconds += 0.02 * 20
+    rows, _ = reader.read(end)
+    assert list(rows) == [("drain", command_while_it_rests)]
 
 
 # ------------------------------------------------------------------ in Spark

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from torch import nn
 
 from d3gnn import Alerts, GraphSchema
-from d3gnn.events import EventBatch
+from d3gnn.events import EventBatch, delete_vertex, edge
 from d3gnn.kernel.reference import Oracle, embeddings
 from d3gnn.nn import GCN, GNN, Classifier
 from d3gnn.testing import random_batches
@@ -65,6 +65,28 @@ def test_classes_and_alerts(spark: SparkSession, tmp_path: Path) -> None:
         if prediction in (0, 1):
             assert alerted[id]["prediction"] == prediction
     assert alerted.keys() <= expected.keys()
+
+    # What was not worth saying is said when there are no alerts any more.
+    gone = next(iter(alerted))
+    runs["alerts"].gnn.alerts = None
+    runs["alerts"].write([delete_vertex(gone, time=10**6)])
+    runs["alerts"].go()
+    runs["alerts"].check_held()
+    assert newest(runs["alerts"]).keys() == expected.keys() - {gone}
+
+
+def test_what_was_too_small_a_change_travels_on_when_none_is_any_more(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, epsilon=1.0)
+    run.write(*random_batches(SCHEMA, seed=4, n_batches=2, batch_size=50, n_vertices=25))
+    run.go()
+    with pytest.raises(AssertionError, match="embeddings differ"):
+        run.check_held()
+    run.gnn.epsilon = 0.0
+    run.write([edge(0, 1, time=10**6)])
+    run.go()
+    run.check_held()
 
 
 def newest(run: PipelineRun) -> dict[Any, dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from d3gnn.kernel.arrays import StateLost
 from d3gnn.kernel.partitioners import HDRF
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GraphSAGE
+from d3gnn.spark.intake import Intake
 from d3gnn.spark.models import put_model
 from d3gnn.spark.parcels import BlocksLost, Delivery, Parcels, Stamp, pack_parcels
 from d3gnn.spark.runtime import Plan, Runtime
@@ -147,6 +149,28 @@ def test_what_was_sent_and_is_gone_is_lost(tmp_path: Path) -> None:
     with pytest.raises(StateLost, match="is gone, which held what was sent in batch 1"):
         runtime.run("edge-1", 0, route([sent.parcels], 0), 1)
     assert runtime.space("edge-1", 0).dirty, "so that the next run makes it anew"
+
+
+def test_what_is_to_be_sent_again_and_is_gone_is_lost_for_the_next_run_to_see(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    run_chain(plan, Stamp(0, 0, False), batch)
+    runtime = Runtime(plan, QUERY)
+    runtime.outbox("vertex-0", 0).clear()
+    with pytest.raises(StateLost, match="Start the query again"):
+        runtime.run("vertex-0", 0, route([pack_parcels(Stamp(0, 0, False), 0, 1, [])], 0), 1)
+    assert runtime.space("vertex-0", 0).dirty
+
+
+def test_a_first_batch_that_comes_again_with_another_plan_is_made_anew(tmp_path: Path) -> None:
+    plan = make_plan(tmp_path, 1)
+    Store(plan.store).fix({"ids": "int", "keys": "int"})
+    (batch,) = random_batches(plan.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
+    first = Intake(Runtime(plan, QUERY)).run(0, batch, set())
+    assert first.metrics["refreshed"] == 0
+    assert Intake(Runtime(plan, QUERY)).run(0, batch, set()).metrics == {"kept": 1}
+    other = replace(plan, epsilon=0.5)
+    assert Intake(Runtime(other, QUERY)).run(0, batch, set()).metrics["refreshed"] == 1
 
 
 def test_a_missing_parcel_is_noticed() -> None:

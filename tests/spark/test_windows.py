@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from d3gnn import GraphSchema, metrics
 from d3gnn.events import edge, feature
 from d3gnn.kernel.reference import relative_error
-from d3gnn.spark.board import read_board
+from d3gnn.spark import board
 from d3gnn.spark.supervise import Supervised
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun, committed_rows
@@ -44,8 +44,7 @@ def newest(run: PipelineRun) -> dict[Any, Any]:
 
 
 def pending(run: PipelineRun) -> int:
-    waiting = read_board(str(run.gnn.arrays))
-    return 0 if waiting is None else waiting.pending
+    return board.pending(str(run.gnn.arrays))
 
 
 def check(run: PipelineRun) -> None:
@@ -100,7 +99,9 @@ def test_time_alone_sends_what_is_due(spark: SparkSession, tmp_path: Path) -> No
     running = run.start(trigger={"processingTime": "0 seconds"})
     try:
         wait_for(
-            lambda: running.query.lastProgress is not None and read_board(str(run.gnn.arrays)) is not None
+            lambda: (
+                running.query.lastProgress is not None and board.read_board(str(run.gnn.arrays)) is not None
+            )
         )
         run.write([edge(4, 2, time=2), edge(5, 1, time=2), feature(1, [9.0, 9.0, 9.0], time=2)])
         wait_for(lambda: sum(p["numInputRows"] for p in running.query.recentProgress) >= 14)
@@ -125,7 +126,7 @@ def test_what_waits_can_be_asked_for(spark: SparkSession, tmp_path: Path) -> Non
     check(run)
 
 
-@pytest.mark.parametrize("lost", ["arrays", "nothing", "window"])
+@pytest.mark.parametrize("lost", ["arrays", "layout", "nothing", "window", "reduce", "forward"])
 def test_what_waited_when_a_query_stopped_is_not_lost(spark: SparkSession, tmp_path: Path, lost: str) -> None:
     run = PipelineRun(spark, tmp_path, SCHEMA, 2, window=Tumbling(AN_HOUR))
     run.write(*batches(6, 3))
@@ -136,15 +137,38 @@ def test_what_waited_when_a_query_stopped_is_not_lost(spark: SparkSession, tmp_p
     assert pending(run) > 0
     if lost == "arrays":
         shutil.rmtree(tmp_path / "arrays")
-    if lost == "window":  # what waited in it must not wait for ever
-        run.gnn.reduce = run.gnn.forward = None
-        run.write([edge(1, 2, time=100)])
+    if lost == "layout":
+        of_another_release(tmp_path / "arrays")
+    # What waited in a window must not wait for ever, nor keep the run from its end, when that is no more.
+    if lost in ("window", "reduce"):
+        run.gnn.reduce = None
+    if lost in ("window", "forward"):
+        run.gnn.forward = None
     run.go()
-    if lost == "window":
-        run.check_held()
-        run.witness.check_end(newest(run))
-    else:
+    check(run)
+
+
+@pytest.mark.parametrize("window", [Tumbling(AN_HOUR), AdaptiveSession(widest=AN_HOUR)], ids=repr)
+def test_a_window_may_be_taken_away_and_come_back(
+    spark: SparkSession, tmp_path: Path, window: Window
+) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2)
+    stream = list(batches(7, 5))
+    for each, batch in zip((window, None, window, Count(2), window), stream, strict=True):
+        run.gnn.reduce = run.gnn.forward = each
+        run.write(batch)
+        run.go()
         check(run)
+
+
+def of_another_release(arrays: Path) -> None:
+    """Put files in place of the arrays that say they are laid out in another way."""
+    for path in [path for path in arrays.rglob("*") if path.is_file()]:
+        content = bytearray(path.read_bytes())
+        if path.name == "header":
+            content[8:16] = (1).to_bytes(8, "little")
+        path.unlink()
+        path.write_bytes(content)
 
 
 def python_workers() -> list[int]:

@@ -44,12 +44,26 @@ class Board:
         finally:
             os.close(file)
 
+    def clear(self) -> None:
+        """Nothing waits anywhere, not even in operators that are no more."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_bytes(b"")
+
 
 def read_board(folder: str | Path) -> Waiting | None:
-    """What the board says; None where there is none."""
+    """What the board says; None where there is none, or half of one."""
     try:
-        cells = np.fromfile(Path(folder) / _NAME, np.int64).reshape(-1, 2)
+        cells = np.fromfile(Path(folder) / _NAME, np.int64)
     except FileNotFoundError:
         return None
+    if len(cells) % 2:
+        return None
+    cells = cells.reshape(-1, 2)
     waits = cells[cells[:, _PENDING] > 0]
     return Waiting(int(waits[:, _PENDING].sum()), int(waits[:, _LOOK_AT].min(initial=np.iinfo(np.int64).max)))
+
+
+def pending(folder: str | Path) -> int:
+    """How many vertices wait, as far as the board says."""
+    waiting = read_board(folder)
+    return 0 if waiting is None else waiting.pending

@@ -3,8 +3,9 @@
 A command is a small file in a folder: its name is its number, its content its kind. The source's offset holds
 the number of the last command, and with it the rows of the batch that it ends, so that a replay gives the
 same rows whatever has become of the files. It advances only when there is a command, or when the query has
-been idle for `keep_warm_ms`, or when something that waits in a window is due: otherwise it causes no batch.
-With the trigger availableNow, it asks for the end (`finish`) as long as anything waits.
+been idle for `keep_warm_ms`, or when something that waits in a window is due, or when the arrays are lost or
+were made with another model, say: otherwise it causes no batch. With the trigger availableNow, it asks for
+the end (`finish`) as long as anything waits.
 
 It is a Python data source, which is cheaper than a file stream over the same folder (2 busy cores, medians:
 1 ms against 22 for every look, and 12 ms less to plan a batch with a command). The rows come out of the
@@ -14,10 +15,11 @@ starts on a new checkpoint, whether there is a command or not.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
@@ -25,9 +27,19 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from d3gnn.spark.board import read_board
+from d3gnn.spark.made_with import MadeWith
 from d3gnn.spark.store import Store
 
-__all__ = ["FORMAT", "SCHEMA", "ControlReader", "ControlSource", "Kind", "command", "control_stream"]
+__all__ = [
+    "FORMAT",
+    "SCHEMA",
+    "ControlReader",
+    "ControlSource",
+    "Kind",
+    "Watched",
+    "command",
+    "control_stream",
+]
 
 FORMAT = "d3gnn_control"
 SCHEMA = "kind string, number bigint"
@@ -64,15 +76,13 @@ def control_stream(
     spark: SparkSession,
     path: Path,
     keep_warm_ms: int | None = None,
-    arrays: Path | None = None,
-    by_time: bool = True,
+    watched: Watched | None = None,
 ) -> DataFrame:
     """The commands given at `path`, as a stream of (kind, number) for one query alone.
 
     With `keep_warm_ms`, a query that has made no batch for so long gets a row (tick, number of the last
-    command), so that its Python workers stay alive; not with the trigger availableNow, which must end. With
-    `arrays`, the folder of a pipeline's arrays on the host, it also gets one when something is due there;
-    unless it is not time that makes it due (`by_time`).
+    command), so that its Python workers stay alive; not with the trigger availableNow, which must end. It
+    also gets one when something is due in the pipeline that is `watched`, or has to be made anew.
     """
     if keep_warm_ms is not None and keep_warm_ms <= 0:
         raise ValueError(f"keep_warm_ms={keep_warm_ms}: a positive number of milliseconds, or None")
@@ -80,13 +90,24 @@ def control_stream(
     reader = spark.readStream.format(FORMAT).option("path", os.fspath(path))
     if keep_warm_ms is not None:
         reader = reader.option("keep_warm_ms", keep_warm_ms)
-    if arrays is not None:
-        reader = reader.option("arrays", os.fspath(arrays)).option("by_time", by_time)
+    if watched is not None:
+        reader = reader.option("watched", json.dumps(watched))
     return reader.load()
 
 
+class Watched(NamedTuple):
+    """A pipeline, as far as the control source looks at it."""
+
+    #: Folder of its arrays on the host, and what they are to be made with.
+    arrays: str
+    made_with: MadeWith
+    windowed: bool
+    #: Whether time alone makes due what waits.
+    by_time: bool = True
+
+
 class ControlSource(DataSource):
-    """What Spark knows as `d3gnn_control`, with options `path`, `keep_warm_ms`, `arrays` and `by_time`."""
+    """What Spark knows as `d3gnn_control`, with options `path`, `keep_warm_ms` and `watched`."""
 
     @classmethod
     def name(cls) -> str:
@@ -98,8 +119,11 @@ class ControlSource(DataSource):
     def simpleStreamReader(self, schema: StructType) -> ControlReader:  # noqa: N802
         keep_warm = self.options.get("keep_warm_ms")
         seconds = None if keep_warm is None else int(keep_warm) / 1000
-        by_time = self.options.get("by_time", "true").lower() == "true"
-        return ControlReader(self.options["path"], seconds, self.options.get("arrays"), by_time)
+        watched = None
+        if "watched" in self.options:
+            arrays, made_with, *rest = json.loads(self.options["watched"])
+            watched = Watched(arrays, MadeWith(*made_with), *rest)
+        return ControlReader(self.options["path"], seconds, watched)
 
 
 class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -109,11 +133,10 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     `rows`, what came in with this offset.
     """
 
-    def __init__(
-        self, path: str, keep_warm: float | None = None, arrays: str | None = None, by_time: bool = True
-    ) -> None:
+    def __init__(self, path: str, keep_warm: float | None = None, watched: Watched | None = None) -> None:
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
-        self._keep_warm, self._arrays, self._by_time = keep_warm, arrays, by_time
+        self._keep_warm, self._watched = keep_warm, watched
+        self._is_as_planned = False
         self._rests_until = 0.0
         self._last_batch = time.monotonic()
         self._until: int | None = None  # availableNow: the last command that counts
@@ -160,17 +183,27 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         return [((self._store.read(_name(number)) or b"").decode(), number) for number in new]
 
     def _waits(self) -> bool:
-        """Whether something in a window is due; or, in a run that must end, waits at all."""
-        if self._arrays is None:
+        """Whether something in a window is due; or, in a run that must end, waits at all; or whether the
+        arrays have to be made anew, which any batch does.
+        """
+        watched = self._watched
+        if watched is None:
             return False
-        waiting = read_board(self._arrays)
+        if not self._is_as_planned:
+            query = self._pipeline.owner()
+            if query and MadeWith.peek(f"{watched.arrays}/{query}/partition/0") != watched.made_with:
+                return True
+            self._is_as_planned = bool(query)  # and stays so, as long as this run goes on
+        if not watched.windowed:
+            return False
+        waiting = read_board(watched.arrays)
         if waiting is None:  # it went with the arrays, and with them what was pending: the log has everything
             return bool(self._pipeline.owner())
         if not waiting.pending:
             return False
         if self._until is not None:
             return True
-        return self._by_time and waiting.look_at <= time.time_ns() // 1000
+        return watched.by_time and waiting.look_at <= time.time_ns() // 1000
 
     def _is_cold(self) -> bool:
         if self._keep_warm is None or self._until is not None:

@@ -188,8 +188,10 @@ class GraphLog:
                 raise self._gap([upto], f"a snapshot of batch {upto} is wanted")
             entry = compact(entries, schema, parts) or LogEntry(EventBatch.of([]), np.zeros(0, np.int32))
             self.store.create(_snapshot_path(upto), self._to_parquet(entry, meta))
+        # While batch `upto` may come again, the graph before it is asked for, too: for what it deletes.
+        before = self._snapshot(upto - 1)
         for older in self._batches(_SNAPSHOTS):
-            if older < upto:
+            if older < upto and (forget_history or older != before):
                 self.store.delete(_snapshot_path(older))
         if forget_history:
             for older in self._batches(_LOG):

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, FloatType, StructType
 
 from d3gnn.spark import metrics
-from d3gnn.spark.control import control_stream
+from d3gnn.spark.control import Watched, control_stream
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
 from d3gnn.spark.metrics import Said
 from d3gnn.spark.parcels import Parcels
@@ -32,17 +32,15 @@ Batches = Iterator[pa.RecordBatch]
 _YIELD = 2 * 2**20
 
 
-def with_commands(
-    store: str, events: DataFrame, arrays: str | None = None, by_time: bool = True
-) -> DataFrame:
-    """The events in their one shape and, in rows of their own, the commands given to the pipeline.
+def in_shape(events: DataFrame) -> DataFrame:
+    """The events in their one shape. Columns that they lack would travel as nulls, for nothing."""
+    return event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
 
-    For a pipeline with windows, `arrays` is the folder with the board that says what waits in them, and
-    `by_time` whether time alone makes it due.
-    """
-    # Columns that the events lack would travel as nulls, for nothing.
-    events = event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
-    commands = control_stream(events.sparkSession, f"{store}/control", arrays=arrays, by_time=by_time)
+
+def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
+    """The events and, in rows of their own, the commands given to the pipeline."""
+    watched = Watched(plan.arrays, plan.made_with, plan.windowed, by_time=plan.clock == "batch")
+    commands = control_stream(events.sparkSession, f"{plan.store}/control", watched=watched)
     mine = commands.select(F.col("kind").alias(COMMAND))
     events = events.withColumn(COMMAND, F.lit(None).cast("string"))
     rows = events.unionByName(mine, allowMissingColumns=True)

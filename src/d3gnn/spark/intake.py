@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import time
-import zlib
 from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
@@ -25,12 +24,13 @@ from d3gnn.kernel.operators.partition import Partitioned
 from d3gnn.kernel.windows import newest_event
 from d3gnn.spark.gone import Gone
 from d3gnn.spark.graph_log import EntryMeta, GraphLog
+from d3gnn.spark.made_with import MadeWith
 from d3gnn.spark.parcels import Stamp
 from d3gnn.spark.runtime import Done, Plan, Runtime
 from d3gnn.spark.store import Store
 
-#: Counters of Partition's space: the version of the model, the windows, the clocks after the last batch.
-_MODEL, _CLOCK, _WINDOWS, _NEWEST_EVENT = 100, 101, 102, 103
+#: Counters of Partition's space: the clocks after the last batch. Those between are of `MadeWith`.
+_CLOCK, _NEWEST_EVENT = 101, 103
 
 
 class DeadLetterFound(RuntimeError):
@@ -74,6 +74,8 @@ class Intake:
                     return Done(sent, {"kept": 1})
                 if not space.dirty and space.version == (stamp.epoch, batch):
                     space.begin()
+                    if batch == 0:  # what another query has left there is nothing to wait for
+                        self._runtime.board.clear()
                     result, clocks = self._next(_clocks(space), batch, events)
                     # A run that is to end asks in every batch for the end; it is there when no events are.
                     drain = "drain" in commands or ("finish" in commands and events is None)
@@ -83,20 +85,20 @@ class Intake:
             epoch = 1 + max(version[0] for version in self._versions())
             space.begin()
             refreshed, clocks = self._rebuild(space, batch, events)
+            # What is pending from now on, operators say anew; those that had a window may have none any more.
+            self._runtime.board.clear()
             stamp = Stamp(epoch, batch, True, self._now(clocks))
             return self._finish(space, stamp, clocks, refreshed, begun)
 
     def _same_plan(self, space: MappedSpace, batch: int) -> bool:
-        """Whether the arrays were made with this model and these windows; at a first batch there are none.
+        """Whether the arrays were made with this model, and sent by these rules; before the first batch there
+        are none.
 
-        What waits in a window that is no more would wait for ever.
+        What waits in a window that is no more would wait for ever; what was too small a change, or not worth
+        an alert, would never be told.
         """
-        known = space.counters[[_MODEL, _WINDOWS]].tolist()
-        return batch == 0 or known == [self._plan.model_version, self._windows]
-
-    @property
-    def _windows(self) -> int:
-        return zlib.crc32(self._plan.windows.encode())
+        is_first = batch == 0 and space.version[1] == 0
+        return is_first or MadeWith.read(space.counters) == self._plan.made_with
 
     def _now(self, clocks: Clocks) -> int:
         """What the windows tell the time by."""
@@ -105,7 +107,7 @@ class Intake:
     def _finish(
         self, space: MappedSpace, stamp: Stamp, clocks: Clocks, result: Partitioned, begun: float
     ) -> Done:
-        space.counters[_MODEL], space.counters[_WINDOWS] = self._plan.model_version, self._windows
+        self._plan.made_with.write(space.counters)
         space.counters[_CLOCK], space.counters[_NEWEST_EVENT] = clocks
         parcels = self._runtime.send("partition", 0, space, stamp, result.blocks)
         status, (vertices, replicas) = result.status, self._runtime.partition.made

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-from d3gnn.kernel.arrays import StateLost
+from d3gnn.kernel.arrays import StateLost, open_file
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapping import allocate, map_file
 from d3gnn.spark.parcels import Parcels, Stamp, pack_parcels
@@ -77,7 +77,7 @@ class Outbox:
         return here / _name(stamp)
 
     def _map(self, path: Path, size: int) -> memoryview:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        file = open_file(path, os.O_CREAT)
         try:
             has = os.fstat(file).st_size
             if has > _WASTE * size:

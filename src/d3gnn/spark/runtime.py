@@ -18,7 +18,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,7 @@ from d3gnn.kernel.windows import Clock, Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
 from d3gnn.spark.board import Board
+from d3gnn.spark.made_with import MadeWith
 from d3gnn.spark.models import get_model
 from d3gnn.spark.outbox import Outbox, read_sent
 from d3gnn.spark.parcels import Bytes, Delivery, Parcels, Stamp, pack_parcels
@@ -77,12 +78,21 @@ class Plan:
     pairs: bool = False
 
     @property
-    def windows(self) -> str:
-        """What the windows are, as a line; empty without any."""
-        if not (self.reduce or self.forward):
-            return ""
-        each = [window and window.to_dict() for window in (self.reduce, self.forward)]
-        return json.dumps([*each, self.clock], sort_keys=True)
+    def sending(self) -> str:
+        """What decides on when something is sent, and whether at all, as a line."""
+        windows = [window and window.to_dict() for window in (self.reduce, self.forward)]
+        clock = self.clock if any(windows) else None
+        alerts = self.alerts and asdict(self.alerts)
+        return json.dumps([*windows, clock, self.epsilon, alerts], sort_keys=True)
+
+    @property
+    def windowed(self) -> bool:
+        return self.reduce is not None or self.forward is not None
+
+    @property
+    def made_with(self) -> MadeWith:
+        """What arrays of this plan are made with."""
+        return MadeWith.of(self.model_version, self.sending)
 
     @property
     def operators(self) -> list[str]:
@@ -239,6 +249,8 @@ class Runtime:
 
     def expect(self, name: str, part: int, space: Space, stamp: Stamp) -> None:
         """The arrays must be one batch behind, and whole."""
+        if not space.dirty and space.version == (stamp.epoch, stamp.batch + 1):
+            space.begin()  # what was sent is lost, and so is what could make it again: the next run sees it
         if space.dirty or space.version != (stamp.epoch, stamp.batch):
             found = "a batch that was begun and not finished" if space.dirty else f"{space.version}"
             raise StateLost(

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-#: What an error says when starting again helps: arrays that are lost, or a worker that died.
-_CURABLE = ("StateLost", "BlocksLost", "Python worker exited unexpectedly", "Python worker failed to connect")
+#: What an error says when starting again helps: arrays that are lost, a worker that died, or the process that
+#: looks for commands.
+_CURABLE = (
+    "StateLost", "BlocksLost", "Python worker exited unexpectedly", "Python worker failed to connect",
+    "java.net.SocketException",
+)  # fmt: skip
 
 
 class Supervised:

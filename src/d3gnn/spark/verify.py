@@ -14,6 +14,7 @@ from d3gnn.kernel.operators import Vertex
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.reference import Oracle, forward, relative_error
 from d3gnn.nn.heads import PairHead
+from d3gnn.spark.board import pending
 from d3gnn.spark.graph_log import GraphLog
 from d3gnn.spark.models import get_model, newest_model
 from d3gnn.spark.runtime import STORE, Plan, Runtime, absolute, default_arrays
@@ -30,6 +31,7 @@ class Verdict:
     edges: int
     max_relative_error: float
     missing: int  # vertices of the log that the pipeline does not hold
+    pending: int = 0  # vertices that wait in windows: until they are sent, others are not what they will be
 
 
 def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
@@ -72,7 +74,7 @@ def verify(plan: Plan) -> Verdict:
         expected = forward(runtime.model, oracle.inputs(), src, dst, oracle.edge_values())
         got, there = held(runtime, keys_of(oracle.vertices))
     error = relative_error(got[there], expected[there]) if there.any() else 0.0
-    return Verdict(batch, len(expected), len(src), error, int((~there).sum()))
+    return Verdict(batch, len(expected), len(src), error, int((~there).sum()), pending(plan.arrays))
 
 
 def held_embeddings(plan: Plan, ids: Sequence[Key]) -> dict[Key, Floats]:
