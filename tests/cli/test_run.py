@@ -11,6 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from d3gnn.cli.spark import first_words, known_problem
 from d3gnn.events import Event, GraphSchema
 from d3gnn.kernel.reference import Oracle, embeddings, relative_error
 from d3gnn.nn import GNN, SAGE, GraphSAGE, Regressor
-from d3gnn.sources.files import look
+from d3gnn.sources.files import TimeUnit, look
 from d3gnn.sources.stream import stream_events
 from d3gnn.spark.frames import event_columns
 from d3gnn.spark.runtime import default_arrays
@@ -120,8 +121,22 @@ WRITTEN: dict[str, tuple[str, list[Any]]] = {
         f"src,dst,time\n7,8.0,{BEGIN // 10**6}.5\n",
         [("create", "edge", "7", "8", BEGIN + 500_000, None)],
     ),
+    "times in s.csv": (
+        f"src,dst,time\n1,2,{2**62}\n7,8,-1\n7,9,1767225600\n",
+        [
+            ("create", "edge", "1", "2", None, None),  # which is beyond all times
+            ("create", "edge", "7", "8", -1_000_000, None),
+            ("create", "edge", "7", "9", BEGIN, None),
+        ],
+    ),
+    "times in ms.json": (
+        '{"src": 7, "dst": 8, "time": 1767225600001}\n',
+        [("create", "edge", "7", "8", BEGIN + 1000, None)],
+    ),
+    "times in ns.txt": ("7 8 1767225600000001999\n", [("create", "edge", "7", "8", BEGIN + 1, None)]),
     "words.csv": ("src,dst,time\n7,8,1\n7,8,2\n7,nine,3\n", [("create", "edge", "7", "nine", 3, None)]),
 }
+UNITS: dict[str, TimeUnit] = {"times in s.csv": "s", "times in ms.json": "ms", "times in ns.txt": "ns"}
 
 
 def _as_pandas_writes(path: Path) -> Path:
@@ -147,7 +162,7 @@ def test_each_way_of_writing_events(spark: SparkSession, tmp_path: Path) -> None
         "words.csv"
     ]
     streams = [
-        event_columns(stream_events(spark, look(path).files))
+        event_columns(stream_events(spark, look(path, time_unit=UNITS.get(name)).files))
         .withColumns({"src": F.col("src").cast("string"), "dst": F.col("dst").cast("string")})
         .withColumn("name", F.lit(name))
         for name, path in paths.items()
@@ -253,28 +268,82 @@ def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> Non
     assert sorted(ds.dataset(folder / "few" / "out").to_table()["score"].to_pylist()) == scores[-5:]
 
 
-def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
-    write(folder / "in" / "a.csv", "src,dst\n1,2\n")
+@contextmanager
+def interrupted(folder: Path, batches: int, more: str | None = None) -> Iterator[None]:
+    """Ctrl-C as soon as so many batches are committed; after the first comes one more file, if given."""
 
-    def wait(batches: int) -> None:
+    def commits(wanted: int) -> None:
         for _ in range(600):
-            if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= batches:
+            if len(list((folder / "checkpoint" / "commits").glob("[0-9]*"))) >= wanted:
                 return
             time.sleep(0.1)
 
-    def more() -> None:
-        wait(1)
-        write(folder / "b.csv", "src,dst\n2,3\n", 1).rename(folder / "in" / "b.csv")
-        wait(2)
+    def interrupt() -> None:
+        if more is not None:
+            commits(1)
+            write(folder / "b.csv", more, 1).rename(folder / "in" / "b.csv")
+        commits(batches)
         os.kill(os.getpid(), signal.SIGINT)
 
-    thread = threading.Thread(target=more)
+    thread = threading.Thread(target=interrupt)
     thread.start()
-    _, err = run("run", folder / "in", *places(folder), "--follow", "--every", 0.1)
+    yield
     thread.join()
+
+
+def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
+    write(folder / "in" / "a.csv", "src,dst\n1,2\n")
+    with interrupted(folder, 2, "src,dst\n2,3\n"):
+        _, err = run("run", folder / "in", *places(folder), "--follow", "--every", 0.1)
     assert "stopped after" in err
     assert "2 events in 2 batches" in err
     assert set(table(folder)) == {1, 2, 3}
+
+
+def test_what_waits_is_sent_when_a_run_is_stopped(spark: SparkSession, folder: Path) -> None:
+    write(folder / "in" / "a.csv", "src,dst,ts\n1,2,10\n3,2,11\n")
+    options = ("--follow", "--every", 0.1, "--window", "tumbling:3600", "--clock", "event")
+    with interrupted(folder, 2, "src,dst,ts\n4,2,12\n"):
+        _, err = run("run", folder / "in", *places(folder), *options)
+    assert (
+        "windows: Tumbling(interval=3600.0), by event time; whole numbers in ts count as microseconds" in err
+    )
+    assert "stopped after" in err
+    assert "wait in windows" not in err
+    assert "exact: 4 vertices" in run("verify", "--checkpoint", folder / "checkpoint")[1]
+
+
+def test_event_time_can_be_in_seconds(spark: SparkSession, folder: Path) -> None:
+    """What waits since 10 s is due at 15 s, when an event of that time comes, together with that of 11 s."""
+    write(folder / "in" / "a.csv", "src,dst,ts\n1,2,10\n")
+    write(folder / "in" / "b.csv", "src,dst,ts\n3,2,11\n", 1)
+    write(folder / "in" / "c.csv", "src,dst,ts\n4,5,15\n", 2)
+    write(folder / "in" / "d.csv", "src,dst,ts\n6,7,16\n", 3)
+    options = ("--batch-files", 1, "--window", "tumbling:5", "--window", "none", "--clock", "event")
+    command = ("run", folder / "in", *places(folder), *options)
+    _, err = run(*command, "--ts-unit", "s")
+    assert "time = ts (bigint in s)" in err
+    assert "by event time\n" in err
+    rows = ds.dataset(folder / "out").to_table().to_pylist()
+    of_two = {row["batch"]: row["time"] for row in rows if row["id"] == 2}
+    assert of_two == {0: 10_000_000, 2: 11_000_000}, "its first value, which does not wait, and both edges"
+    _, err = run(*command, "--ts-unit", "ms", code=2)
+    assert "was begun with ts-unit s, not ms" in err
+
+
+def test_what_waits_is_told_of(spark: SparkSession, folder: Path) -> None:
+    for number in range(40):
+        write(folder / "in" / f"{number}.csv", f"src,dst,ts\n{number % 7},{number % 5},{number}\n", number)
+    command = ("run", folder / "in", *places(folder), "--batch-files", 1, "--window", "tumbling:3600")
+    with interrupted(folder, 3):
+        _, err = run(*command, code=130)
+    assert "changes wait in windows; the next run sends them" in err
+    _, err = run("verify", "--checkpoint", folder / "checkpoint", code=1)
+    assert "not yet: " in err
+    assert "wait in windows: let a run end by itself (without --follow)" in err
+    _, err = run(*command)
+    assert "wait in windows" not in err
+    assert "exact: 7 vertices" in run("verify", "--checkpoint", folder / "checkpoint")[1]
 
 
 def test_demo_on_spark(spark: SparkSession, folder: Path) -> None:

@@ -30,11 +30,11 @@ def test_windows_are_read(text: str, window: Window | None) -> None:
     [
         ("hopping:1", "known are adaptive, count, session, tumbling and none"),
         ("tumbling", "needs its interval"),
-        ("tumbling:soon", "interval is a number, not 'soon'"),
-        ("count:2.5", "n is a number"),
+        ("tumbling:soon", "interval is a number, as in tumbling:0.5; not 'soon'"),
+        ("count:2.5", "n is a whole number"),
         ("tumbling:1,2", "has only 1 settings"),
         ("session:gap=1,nap=2", "has no 'nap'"),
-        ("tumbling:-1", "more than 0 seconds"),
+        ("tumbling:-1", "a number of seconds above 0"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, says: str) -> None:

@@ -61,6 +61,18 @@ def test_what_files_hold(tmp_path: Path, name: str, text: str, expected: str) ->
     assert Files(**asdict(files)) == files, "it can be written down and read again"
 
 
+def test_times_can_have_a_unit(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.txt", "1 2 10\n2 3 2000000000\n")
+    files = look(path, time_unit="s").files
+    assert files.time_unit == "s"
+    assert "time = c3 (bigint in s)" in str(files)
+    assert Files(**asdict(files)) == files
+    with pytest.raises(EdgeListError, match="date in the column time, which needs no --ts-unit"):
+        look(write(tmp_path, "b.csv", "src,dst,time\n1,2,2026-01-01\n"), time_unit="s")
+    with pytest.raises(EdgeListError, match="no times for which --ts-unit could count"):
+        look(write(tmp_path, "c.csv", "src,dst\n1,2\n"), time_unit="ms")
+
+
 def test_columns_can_be_named(tmp_path: Path) -> None:
     path = write(tmp_path, "a.csv", "when,payer,payee,amount\n2026-01-01 10:00:00,7,8,1.5\n")
     names = {"src": "payer", "dst": "payee", "time": "when", "value": "amount"}

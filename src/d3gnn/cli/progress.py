@@ -81,6 +81,7 @@ class Watch:
             embeddings=output.get("rows") or 0,
             tombstones=output.get("tombstones") or 0,
             late=deciding.get("late") or 0,
+            pending=sum(of.get("pending") or 0 for of in told.values()),
             dead=self._dead_letters(progress.batchId),
             lag=None if oldest is None else max(0.0, ended - oldest / 1e6),
         )

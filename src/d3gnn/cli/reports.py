@@ -20,6 +20,8 @@ class BatchReport:
     dead: Counter[str]
     #: Seconds from the oldest arrival among its events to its end; None for a batch without events.
     lag: float | None
+    #: Vertices that wait in windows after it.
+    pending: int = 0
 
 
 @dataclass

@@ -17,8 +17,8 @@ def verify(
 ) -> None:
     """Recompute all embeddings from the graph log and compare them with those the pipeline holds.
 
-    The pipeline must not be running. Exit code 1 if the largest relative error is above the tolerance, or
-    if a vertex is missing.
+    The pipeline must not be running, and nothing may wait in its windows. Exit code 1 if the largest relative
+    error is above the tolerance, or if a vertex is missing.
 
     [bold]Example[/bold]
 
@@ -32,13 +32,22 @@ def verify(
     with user_mistakes(OSError, ValueError, StoreError), error_console().status("recomputing ..."):
         verdict = compare(stored_plan(checkpoint))
     right = verdict.max_relative_error <= tolerance and verdict.missing == 0
+    waits = verdict.pending > 0 and verdict.missing == 0
     if json:
         print_json({**vars(verdict), "tolerance": tolerance, "exact": right})
     else:
+        word = "[bold green]exact" if right else "[bold yellow]not yet" if waits else "[bold red]wrong"
         error_console().print(
-            f"{'[bold green]exact' if right else '[bold red]wrong'}[/]: {verdict.vertices:,} vertices and "
-            f"{verdict.edges:,} edges up to batch {verdict.batch}, largest relative error "
-            f"{verdict.max_relative_error:.1e}, {verdict.missing} missing"
+            f"{word}[/]: {verdict.vertices:,} vertices and {verdict.edges:,} edges up to batch "
+            f"{verdict.batch}, largest relative error {verdict.max_relative_error:.1e}, "
+            f"{verdict.missing} missing",
+            soft_wrap=True,
         )
+        if waits:
+            error_console().print(
+                f"{verdict.pending:,} changes wait in windows: let a run end by itself (without --follow), "
+                "or call drain() while one goes on; then verify again",
+                soft_wrap=True,
+            )
     if not right:
         raise typer.Exit(1)

@@ -25,8 +25,8 @@ WindowOption = Annotated[
     list[str] | None,
     typer.Option(
         "--window",
-        help="Let changes wait for more: tumbling:0.5, session:0.2,max_delay=1, adaptive, count:20. Given "
-        "twice: for partial aggregates, and for values; none for no window.",
+        help="Let changes wait for more: tumbling:0.5 (seconds), session:0.2,max_delay=1, adaptive, "
+        "count:20. Given twice: the first for edges, the second for vertices; none there is no window.",
         metavar=WINDOW,
         show_default=False,
         rich_help_panel="Running",
@@ -56,7 +56,9 @@ def parse_window(text: str) -> Window | None:
     kind = {window.name: window for window in windows()}.get(name)
     if kind is None:
         known = ", ".join(window.name for window in windows())
-        raise ValueError(f"--window {text}: no window {name!r}; known are {known} and none")
+        raise ValueError(
+            f"--window {text}: no window {name!r}; known are {known} and none, as in tumbling:0.5"
+        )
     names = [field.name for field in fields(kind) if not field.kw_only]
     settings: dict[str, float | int] = {}
     for place, item in enumerate(filter(None, rest.split(","))):
@@ -69,9 +71,13 @@ def parse_window(text: str) -> Window | None:
         try:
             settings[setting] = int(value) if setting == "n" else float(value)
         except ValueError:
-            raise ValueError(f"--window {text}: {setting} is a number, not {value!r}") from None
+            what = "whole number, as in count:20" if setting == "n" else f"number, as in {name}:0.5"
+            raise ValueError(f"--window {text}: {setting} is a {what}; not {value!r}") from None
     try:
         return make_window(name, **settings)
     except TypeError:
         missing = next(n for n in names if n not in settings)
-        raise ValueError(f"--window {text}: {name} needs its {missing}, as in {name}:0.5") from None
+        example = 20 if missing == "n" else 0.5
+        raise ValueError(f"--window {text}: {name} needs its {missing}, as in {name}:{example}") from None
+    except ValueError as error:
+        raise ValueError(f"--window {text}: {error}") from None

@@ -19,10 +19,12 @@ from d3gnn.sources.errors import EdgeListError
 from d3gnn.sources.parquet import is_parquet
 from d3gnn.sources.text import Text, numbers_in, read_text, sample_lines
 
-__all__ = ["FORMATS", "Files", "Found", "look"]
+__all__ = ["FORMATS", "Files", "Found", "TimeUnit", "look"]
 
 Format = Literal["csv", "json", "parquet", "text"]
 FORMATS = ("csv", "json", "parquet", "text")
+#: What times that are whole numbers count.
+TimeUnit = Literal["s", "ms", "us", "ns"]
 
 #: The columns of the event format that a file can have.
 EVENT_COLUMNS = (
@@ -56,6 +58,8 @@ class Files:
         Whether every row is an edge.
     ids:
         What vertices are named by: `bigint` or `string`.
+    time_unit:
+        What times that are whole numbers count.
     """
 
     path: str
@@ -67,12 +71,18 @@ class Files:
     delimiter: str = ","
     header: bool = False
     comment: str = ""
+    time_unit: TimeUnit = "us"
 
     def __str__(self) -> str:
-        kinds = [f"{role} = {name} ({self.columns[name]})" for role, name in self.roles.items()]
+        kinds = [f"{role} = {name} ({self._kind(role, name)})" for role, name in self.roles.items()]
         unused = [name for name in self.columns if name not in self.roles.values()]
         text = f"{'edges' if self.edges else 'events'} in {_NAMES[self.format]}: {', '.join(kinds)}"
         return text + (f"; not used: {', '.join(unused)}" if unused else "")
+
+    def _kind(self, role: str, name: str) -> str:
+        kind = self.columns[name]
+        has_unit = role in _TIMES and kind == "bigint" and self.time_unit != "us"
+        return f"{kind} in {self.time_unit}" if has_unit else kind
 
 
 _NAMES = {"csv": "CSV", "json": "JSON", "parquet": "Parquet", "text": "text between white space"}
@@ -108,12 +118,14 @@ def look(
     format: Format | None = None,
     names: Mapping[str, str] | None = None,
     ids: Literal["integer", "string"] | None = None,
+    time_unit: TimeUnit | None = None,
 ) -> Found:
     r"""Look into the first files at `path`; raises `EdgeListError` or `OSError` that says what is wrong.
 
     `names` tells which column is what, by the names of the event format (`{"src": "payer"}`). Columns that it
     leaves out are found by the names of the event format, or by those that edge lists usually have. Columns
     of files without a header are `c1`, `c2` and so on. `ids` settles what would be guessed from the values.
+    `time_unit` is what times that are whole numbers count, microseconds unless given.
 
     >>> from tempfile import NamedTemporaryFile
     >>> with NamedTemporaryFile("w", suffix=".csv") as file:
@@ -131,13 +143,15 @@ def look(
     roles, edges = _roles(listed[0], sample, dict(names or {}))
     id_type = _settle_ids(listed[0], sample, types, roles, ids)
     _check_times(listed[0], sample.table, types, roles)
+    if time_unit is not None:
+        _check_unit(listed[0], types, roles)
     if kind in _TEXTS:
         kind = "text" if sample.delimiter == " " else "csv"
     else:
         types = {name: types[name] for name in types if name in roles.values()}
     files = Files(
         str(path.resolve()), kind, types, roles, edges, id_type, sample.delimiter,
-        sample.named and kind in _TEXTS, sample.comment,
+        sample.named and kind in _TEXTS, sample.comment, time_unit or "us",
     )  # fmt: skip
     return Found(files, 0 if edges else _width(sample.table, roles), sample.metadata)
 
@@ -389,6 +403,17 @@ def _check_times(file: Path, table: pa.Table, types: dict[str, str], roles: dict
                 f"{file} has times that cannot be read, as {first!r} in the column {name}; give integers, "
                 "seconds or dates like 2026-01-31 10:00:00"
             ) from error
+
+
+def _check_unit(file: Path, types: dict[str, str], roles: dict[str, str]) -> None:
+    name = roles.get("time")
+    if name is None:
+        raise EdgeListError(f"{file} has no times for which --ts-unit could count; name them with --ts")
+    if types[name] != "bigint":
+        raise EdgeListError(
+            f"{file} has {types[name]} in the column {name}, which needs no --ts-unit: that is for whole "
+            "numbers"
+        )
 
 
 def _width(table: pa.Table, roles: Mapping[str, str]) -> int:

@@ -10,12 +10,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from d3gnn.sources.files import NANOSECONDS, Files
+from d3gnn.sources.files import NANOSECONDS, Files, TimeUnit
 from d3gnn.sources.text import BRACKETS, SEPARATORS
 
 __all__ = ["cut", "stream_events"]
 
 _MICROSECONDS = 1_000_000
+_IN_MICROSECONDS = {"s": _MICROSECONDS, "ms": 1000, "us": 1}
 _ZONE = r"(?i)(z|utc|[+-]\d{2}:?\d{2})$"
 _NANOS = "spark.sql.legacy.parquet.nanosAsLong"
 #: When the first piece of a file that was cut seems to be written; any time that is over will do.
@@ -130,7 +131,7 @@ def _column(role: str, name: str, files: Files) -> Column:
     if role == "key":
         return _id(column, kind, "string" if kind == "string" else "bigint")
     if role in ("time", "arrival"):
-        return _time(column, kind)
+        return _time(column, kind, files.time_unit)
     if role == "value":
         return _value(column, kind)
     if role == "op":
@@ -144,9 +145,9 @@ def _id(column: Column, kind: str, ids: str) -> Column:
     return column.try_cast(ids)
 
 
-def _time(column: Column, kind: str) -> Column:
-    """Microseconds; integers stay as they are, and numbers with a fraction are seconds."""
-    if kind == NANOSECONDS:
+def _time(column: Column, kind: str, unit: TimeUnit) -> Column:
+    """Microseconds; integers count what the unit says, and numbers with a fraction are seconds."""
+    if kind == NANOSECONDS or (kind == "bigint" and unit == "ns"):
         return F.call_function("div", column, F.lit(1000))
     if kind in ("float", "double") or kind.startswith("decimal"):
         return F.round(column.cast("double") * _MICROSECONDS).try_cast("bigint")
@@ -157,7 +158,7 @@ def _time(column: Column, kind: str) -> Column:
     if kind == "string":
         in_zone = F.unix_micros(column.try_cast("timestamp"))
         return F.when(column.rlike(_ZONE), in_zone).otherwise(_as_utc(column.try_cast("timestamp_ntz")))
-    return column.try_cast("bigint")
+    return F.try_multiply(column.try_cast("bigint"), F.lit(_IN_MICROSECONDS[unit]))
 
 
 def _as_utc(column: Column) -> Column:

@@ -35,6 +35,15 @@ class IdsName(StrEnum):
     string = "string"
 
 
+class UnitName(StrEnum):
+    """What times count."""
+
+    s = "s"
+    ms = "ms"
+    us = "us"
+    ns = "ns"
+
+
 class OnDeadLetter(StrEnum):
     """What becomes of bad events."""
 
@@ -62,6 +71,12 @@ def run(
     src: Annotated[str | None, _column("Column with the source of an edge.")] = None,
     dst: Annotated[str | None, _column("Column with its destination.")] = None,
     ts: Annotated[str | None, _column("Column with the time of an event.")] = None,
+    ts_unit: Annotated[
+        UnitName | None,
+        typer.Option(
+            help="What times that are whole numbers count: us.", show_default=False, rich_help_panel=_INPUT
+        ),
+    ] = None,
     op: Annotated[str | None, _column("Column with create, update or delete; or + and -.")] = None,
     key: Annotated[str | None, _column("Column that tells parallel edges apart.")] = None,
     value: Annotated[str | None, _column("Column with a feature's numbers.")] = None,
@@ -185,7 +200,7 @@ def run(
     clock: Annotated[
         ClockName,
         typer.Option(
-            help="What windows tell the time by: when a batch is taken in, or event time, in microseconds.",
+            help="What windows tell the time by: when a batch is taken in, or event time (see --ts-unit).",
             rich_help_panel=_RUNNING,
         ),
     ] = ClockName.batch,
@@ -227,7 +242,8 @@ def run(
 
         named = {"src": src, "dst": dst, "time": ts, "op": op, "key": key, "value": value, "feature": feature}
         names = {role: name for role, name in named.items() if name is not None}
-        source = Source(input, format and format.value, names, ids and ids.value, batch)
+        unit = ts_unit and ts_unit.value
+        source = Source(input, format and format.value, names, ids and ids.value, batch, unit)
         source.check(follow, batch_files, every)
         memory, again = recall_or_look(source, output, checkpoint)
         widths_of = declared("--features", features), declared("--edge-features", edge_features)
@@ -242,6 +258,8 @@ def run(
         )  # fmt: skip
     console.print(f"{'reading on' if again else 'found'}: {memory.found.files}", soft_wrap=True, markup=False)
     console.print(f"{gnn} over {schema.edges} edges on {parts} part(s)", soft_wrap=True, markup=False)
+    if said := job.windows():
+        console.print(said, soft_wrap=True, markup=False)
     result = job.run(console)
     if as_json:
         print_json(result.to_dict())

@@ -47,6 +47,8 @@ class Result:
     restarted: int
     #: Whether all that was there has been taken in.
     finished: bool
+    #: Vertices that wait in windows.
+    pending: int
     output: Path
     checkpoint: Path
 
@@ -67,6 +69,7 @@ class Result:
             "embeddings": totals.embeddings,
             "tombstones": totals.tombstones,
             "late": totals.late,
+            "pending": self.pending,
             "dead_letters": totals.dead.total(),
             "dead_letter_reasons": dict(totals.dead),
             "seconds": round(self.seconds, 3),
@@ -134,6 +137,26 @@ class Job:
             limits = {"maxBytesPerTrigger": _BATCH_BYTES}
         return Job(source, memory, output, checkpoint, gnn, limits, every)
 
+    def windows(self) -> str:
+        """What waits where, and by which clock; nothing where nothing waits."""
+        reduce, forward = self.gnn.reduce, self.gnn.forward
+        if reduce is None and forward is None:
+            return ""
+        said = (
+            f"windows: {reduce}"
+            if reduce == forward
+            else f"windows: {reduce} at edges, {forward} at vertices"
+        )
+        if self.gnn.clock == "batch":
+            return said
+        files = self.memory.found.files
+        name = files.roles.get("time", "")
+        if files.columns.get(name) != "bigint" or self.source.ts_unit is not None:
+            return f"{said}, by event time"
+        return (
+            f"{said}, by event time; whole numbers in {name} count as microseconds, unless --ts-unit is given"
+        )
+
     def run(self, console: Console) -> Result:
         """Until all is read, or until the user has enough."""
         begun = time.monotonic()
@@ -147,7 +170,8 @@ class Job:
                 running = self._start(spark, files)
             totals, finished = self._watch(running, Path(files.path), stopping, console)
         seconds = time.monotonic() - begun
-        return Result(totals, seconds, running.restarted, finished, self.output, self.checkpoint)
+        pending = self._pending(totals)
+        return Result(totals, seconds, running.restarted, finished, pending, self.output, self.checkpoint)
 
     def _files(self, spark: SparkSession) -> Files:
         """The files as they are, or the pieces of one that is too large for a batch."""
@@ -171,7 +195,7 @@ class Job:
     def _watch(
         self, running: Supervised, folder: Path, stopping: Stopping, console: Console
     ) -> tuple[Totals, bool]:
-        totals, asked_at = Totals(), -1
+        totals, asked_at, drained_at = Totals(), -1, -1
         title = f"{'following' if self.every is not None else 'reading'} {self.source.path}"
         display = Display(console, title, Backlog(folder, self.checkpoint))
         with display.shown():
@@ -182,11 +206,25 @@ class Job:
                 if not stopping.asked:
                     asked_at = totals.batches
                 elif totals.batches > asked_at or not running.query.status["isTriggerActive"]:
-                    running.stop()
-                    return totals, False
+                    if not self._has_to_drain(totals):
+                        running.stop()
+                        return totals, False
+                    if totals.batches > drained_at:
+                        self.gnn.drain()
+                        drained_at = totals.batches
         return totals, True
 
+    def _pending(self, totals: Totals) -> int:
+        """Vertices that wait in windows after the last batch; in the middle of one nobody can say."""
+        return self.gnn.pending() if totals.last is None else totals.last.pending
+
+    def _has_to_drain(self, totals: Totals) -> bool:
+        """Whether something waits that nobody would send; a run that ends by itself sends all, later on."""
+        return self.every is not None and self._pending(totals) > 0
+
     def _doing(self, running: Supervised, totals: Totals, stopping: Stopping) -> str:
+        if stopping.asked and self._has_to_drain(totals):
+            return "stopping when all that waits in windows is sent (Ctrl-C again: at once) ..."
         if stopping.asked:
             return "stopping after this batch (Ctrl-C again: at once) ..."
         if not totals.batches:
@@ -202,11 +240,13 @@ def summary(result: Result, console: Console) -> None:
     state = "[bold green]done" if result.finished else "[bold]stopped"
     console.print(
         f"{state}[/] after {span(result.seconds)}: {totals.events:,} events in {totals.batches:,} batches, "
-        f"{totals.embeddings:,} embeddings written ({totals.tombstones:,} of them tombstones)",
+        f"{totals.embeddings:,} rows written ({totals.tombstones:,} of them tombstones)",
         soft_wrap=True,
     )
-    if not totals.events:
+    if not (totals.events or totals.embeddings):
         console.print("there was nothing new: a file is read once, so put new events into new files")
+    if result.pending:
+        console.print(f"{result.pending:,} changes wait in windows; the next run sends them")
     if totals.dead:
         console.print(f"{totals.dead.total():,} dead letters in {result.dead_letters}", soft_wrap=True)
         for reason, count in totals.dead.most_common():

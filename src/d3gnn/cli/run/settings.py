@@ -36,6 +36,8 @@ class Source:
     ids: str | None
     #: Events in a batch, for a single file.
     batch: int | None
+    #: What times that are whole numbers count.
+    ts_unit: str | None = None
 
     def check(self, follow: bool, batch_files: int | None, every: float) -> None:
         """Whether this fits the rest of the options."""
@@ -62,6 +64,7 @@ class Source:
         """As it is written down."""
         names = {"ts" if role == "time" else role: name for role, name in self.names.items()}
         asked = {"input": str(self.path.resolve()), "format": self.format, "ids": self.ids}
+        asked["ts-unit"] = self.ts_unit
         # What is done counts, not what was said: a file that has grown beyond a batch must not come twice.
         return {**asked, "batch": self.cut_to(), **names}
 
@@ -123,7 +126,8 @@ def recall_or_look(source: Source, output: Path, checkpoint: Path) -> tuple[Memo
     if memory is None:
         if output.is_dir() and any(output.iterdir()):
             raise ValueError(f"{output} has files already; give a new folder for a new checkpoint")
-        found = look(source.path, format=source.format, names=source.names, ids=source.ids)  # type: ignore[arg-type]
+        settled: dict[str, Any] = {"format": source.format, "ids": source.ids, "time_unit": source.ts_unit}
+        found = look(source.path, names=source.names, **settled)
         return Memory(asked, str(output.resolve()), found), False
     before, now = (
         {**m, "output": o} for m, o in ((memory.asked, memory.output), (asked, str(output.resolve())))
