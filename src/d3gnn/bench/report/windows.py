@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from d3gnn.bench.report.canvas import (
     COLOURS,
+    DARK,
     MARKERS,
     PALE,
     drawn,
@@ -31,6 +33,9 @@ from d3gnn.bench.report.fields import (
 )
 from d3gnn.bench.report.section import Picture, Section, Table
 from d3gnn.bench.report.words import DASH, error, number, words
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _TITLES = [
     "workload", "window", "waits at most, s", "run time, s", "times less", "last layer, MB", "times less",
@@ -125,12 +130,8 @@ def draw_windows(results: Sequence[Result], name: str) -> str:
         points.sort()
         if policy == "none":
             points = points[:1]  # it has no length
-        for p50, p99, moved, batches in points:
+        for p50, p99, moved, _ in points:
             axes.plot([p50, p99], [moved, moved], color=colour, lw=1.0)
-            if policy != "none":
-                axes.annotate(
-                    batches, (p50, moved), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8
-                )
         axes.plot(
             [p50 for p50, *_ in points], [moved for *_, moved, _ in points], color=colour, lw=1.4,
             marker=MARKERS[place % len(MARKERS)], markersize=7, label=drawn(policy),
@@ -138,11 +139,26 @@ def draw_windows(results: Sequence[Result], name: str) -> str:
     every = [point for points in lines.values() for point in points]
     log_axis(axes, "x", [x for p50, p99, *_ in every for x in (p50, p99)])
     log_axis(axes, "y", [moved for *_, moved, _ in every])
+    _name_lengths(axes, [point for policy, points in lines.items() if policy != "none" for point in points])
     axes.set_xlabel(
-        "latency of the oldest event behind an output, seconds; numbers: batches that windows last",
-        fontsize=10,
+        "latency of the oldest event behind an output, seconds: p50, and a whisker to p99", fontsize=10
     )
     axes.set_ylabel("megabytes moved in the last layer", fontsize=10)
     axes.grid(color=PALE, linewidth=0.6)
     legend(figure, axes)
     return to_svg(figure)
+
+
+def _name_lengths(axes: Axes, points: Sequence[tuple[float, float, float, str]]) -> None:
+    """Say once how long the windows are that lie together: above them, or below where the lines end."""
+    by_length: dict[str, list[tuple[float, float]]] = {}
+    for p50, _, moved, batches in sorted(points):
+        by_length.setdefault(batches, []).append((p50, moved))
+    for place, (batches, where) in enumerate(by_length.items(), 1):
+        is_last = place == len(by_length) > 1
+        x = math.prod(p50 for p50, _ in where) ** (1 / len(where))
+        y = min(moved for _, moved in where) if is_last else max(moved for _, moved in where)
+        axes.annotate(
+            f"{batches} batches", (x, y), xytext=(0, -12 if is_last else 12), textcoords="offset points",
+            ha="center", va="top" if is_last else "bottom", fontsize=9, color=DARK,
+        )  # fmt: skip
