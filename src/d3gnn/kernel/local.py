@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 
 from d3gnn.events import (
     Event,
@@ -241,7 +240,6 @@ class LocalEngine:
             (operator, f"{operator.name}_us", f"{operator.name}_bytes", [0] * len(Kind)) for operator in chain
         ]
         self._topology_row_bytes = [0] * len(Kind)
-        self._without_gradients = torch.inference_mode()
         for layer in model.layers:
             layer.prepare()
 
@@ -423,15 +421,14 @@ class LocalEngine:
         metrics["topology_bytes"] += riding
         all_moved = riding * len(self._chain)
         begun = time.perf_counter()
-        with self._without_gradients:
-            for operator, microseconds, taken, row_bytes in self._chain:
-                mine, moved = self._by_part(blocks, row_bytes)
-                blocks = self._step(operator, topology, mine)
-                ended = time.perf_counter()
-                metrics[microseconds] += int((ended - begun) * 1e6)
-                metrics[taken] += moved
-                all_moved += moved
-                begun = ended
+        for operator, microseconds, taken, row_bytes in self._chain:
+            mine, moved = self._by_part(blocks, row_bytes)
+            blocks = self._step(operator, topology, mine)
+            ended = time.perf_counter()
+            metrics[microseconds] += int((ended - begun) * 1e6)
+            metrics[taken] += moved
+            all_moved += moved
+            begun = ended
         metrics["bytes"] += all_moved
         self.batch += 1
         if self.folder is not None:  # nobody else comes upon arrays in memory

@@ -217,8 +217,7 @@ class Runtime:
             merged = 0 if waiting is None else waiting.merged
             # Only now, with this batch not taken in, is it certain that nobody writes over what was sent.
             blocks = delivery.blocks(read_sent)
-            with torch.inference_mode():
-                out = operator.process(part, blocks, stamp.moment)
+            out = operator.process(part, blocks, stamp.moment)
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             if waiting is not None:
                 # Before the version is stamped: a batch that was taken in is on the board, whoever dies then.

@@ -48,9 +48,11 @@ SMALLEST_PULL = 64
 WHOLE_SHARE = 0.9
 
 
-def prefers_pull(incoming: int, edges: int) -> bool:
-    """Whether to pull all messages of the destinations that are reached, instead of pushing the changed."""
-    return incoming > SMALLEST_PULL and incoming * PUSH_COST > edges
+def prefers_pull(incoming: int, adjacency: Adjacency, others: int) -> bool:
+    """Whether to pull all messages of the destinations that are reached, instead of pushing the changed, and
+    `others` that have to be pushed otherwise.
+    """
+    return incoming > SMALLEST_PULL and incoming * PUSH_COST > adjacency.edge_count + others
 
 
 class EdgeState:
@@ -148,11 +150,13 @@ class Edge(Operator[EdgeState]):
 
         # (a) the net topology, (b) removed edges take their old messages with them, ...
         removed = remove_edges(state.adjacency, removes, leaves)
-        incoming, segments = 0, state.adjacency.out.segments
+        incoming, own, segments = 0, [], state.adjacency.out.segments
         for block in values:
-            incoming += _out_edges(block.columns[0], segments)
+            edges, masters = _look_at(block.columns[0], part, segments, state.master.data)
+            incoming += edges
+            own.append(masters)
         messages = (0 if removed is None else len(removed.src)) + (0 if adds is None else len(adds))
-        pulls = prefers_pull(incoming, state.adjacency.edge_count + messages)
+        pulls = prefers_pull(incoming, state.adjacency, messages)
         if removed is not None:
             self._retract(state, removed, leaves)
         if self._edge_width:
@@ -167,8 +171,7 @@ class Edge(Operator[EdgeState]):
         if self._makes_hits and size(state.hits):
             self._recompute_hits(state, pulls)
         if self.sends_value:
-            for block in values:
-                out += self._roots(state, part, block)
+            out += [self._roots(state, part, *each) for each in zip(values, own, strict=True) if each[1]]
         metrics = self.metrics
         metrics["messages"] += messages
         due = size(state.touched)
@@ -262,18 +265,13 @@ class Edge(Operator[EdgeState]):
             _touch_silently(touched, rest)
         return whole
 
-    def _roots(self, state: EdgeState, part: int, block: Block) -> list[Block]:
-        """The values of vertices whose masters are in this part."""
+    def _roots(self, state: EdgeState, part: int, block: Block, n: int) -> Block:
+        """The values of the n vertices whose masters are in this part."""
         slots, times, arrivals, values = block.columns
-        most = len(slots)
-        row, time, arrival = np.empty(most, INT32), np.empty(most, INT64), np.empty(most, INT64)
-        value = np.empty(values.shape, FLOAT32)
-        n = _own_masters(part, state.master.data, slots, times, arrivals, values, row, time, arrival, value)
-        if not n:
-            return []
-        if n < most:
-            row, time, arrival, value = row[:n], time[:n], arrival[:n], value[:n]
-        return [Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)]
+        row, time, arrival = np.empty(n, INT32), np.empty(n, INT64), np.empty(n, INT64)
+        value = np.empty((n, values.shape[1]), FLOAT32)
+        _own_masters(part, state.master.data, slots, times, arrivals, values, row, time, arrival, value)
+        return Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)
 
     def _partials(self, state: EdgeState, part: int, whole: bool) -> list[Block]:
         n = size(state.touched)
@@ -306,8 +304,8 @@ def _settle(slots: Ints32, parts: Ints32, rows: Ints32, master: Ints32) -> None:
 def _own_masters(
     part: int, master: Ints32, slots: Ints32, times: Ints, arrivals: Ints, values: Floats,
     row: Ints32, time: Ints, arrival: Ints, value: Floats,
-) -> int:  # fmt: skip
-    """Fill the columns with the vertices that have their masters in this part; how many these are."""
+) -> None:  # fmt: skip
+    """Fill the columns with the vertices that have their masters in this part."""
     n = 0
     for i in range(len(slots)):
         if master[slots[i], 0] - 1 != part:
@@ -316,15 +314,16 @@ def _own_masters(
         for k in range(values.shape[1]):
             value[n, k] = values[i, k]
         n += 1
-    return n
 
 
 @lean
-def _out_edges(slots: Ints32, segments: Ints32) -> int:
-    count = 0
+def _look_at(slots: Ints32, part: int, segments: Ints32, master: Ints32) -> tuple[int, int]:
+    """How many edges leave these vertices, and how many of them have their masters in this part."""
+    edges = own = 0
     for u in slots:
-        count += segments[u, LENGTH]
-    return count
+        edges += segments[u, LENGTH]
+        own += master[u, 0] - 1 == part
+    return edges, own
 
 
 @lean

@@ -97,18 +97,25 @@ class VertexState:
     def reserve_links(self, more: int) -> None:
         """Room for so many more links."""
         self._links[1].reserve(int(self.space.counters[_LINKS]) + more)
+        self.follow()
 
     def reserve_partials(self, more: int) -> None:
         """Room for so many more partials."""
         needed = int(self.space.counters[_PARTIALS]) + more
         if needed > len(self._partials[1].data):
             reserve_all(self._partials[1:], needed)
+            self.follow()
 
     def follow(self) -> None:
         """Take the views again, and be as large, if an array has moved; another process may have grown it."""
         if self._generation != self.space.generation:
             #: Views of what there is by row.
             self.rows = Rows(*(array.data for array in self._rows))
+            #: The first link of each row, and the links.
+            self.links: tuple[Ints32, Ints32] = self._links[0].data, self._links[1].data
+            first, partials, states = self._partials
+            #: The first partial of each row, the partials, and their states.
+            self.partials: tuple[Ints32, Ints32, Floats] = first.data, partials.data, states.data
             # Whoever has made everything anew without a window, or without alerts, has emptied these.
             if self.pending is not None:
                 self.pending.reserve(len(self.rows.slot))
@@ -125,16 +132,6 @@ class VertexState:
         reported: Ints32 = self._reported.data
         return reported
 
-    @property
-    def links(self) -> tuple[Ints32, Ints32]:
-        """The first link of each row, and the links."""
-        return self._links[0].data, self._links[1].data
-
-    @property
-    def partials(self) -> tuple[Ints32, Ints32, Floats]:
-        """The first partial of each row, the partials, and their states."""
-        return self._partials[0].data, self._partials[1].data, self._partials[2].data
-
 
 @lean
 def settle(which: Ints32, slots: Ints32, slot: Ints32, unsent: Bytes) -> None:
@@ -145,10 +142,11 @@ def settle(which: Ints32, slots: Ints32, slot: Ints32, unsent: Bytes) -> None:
 
 @compiled
 def start(
-    which: Ints32, seeds: Hashes, time: Ints, arrival: Ints, width: int,
-    seed: Hashes, value: Floats, touched: Ints,
+    which: Ints32, slots: Ints32, seeds: Hashes, time: Ints, arrival: Ints, width: int,
+    slot: Ints32, unsent: Bytes, seed: Hashes, value: Floats, touched: Ints,
 ) -> None:  # fmt: skip
-    """Touch new masters and give them their initial value, in the first `width` numbers of their rows."""
+    """New masters take their rows, are touched, and get their initial value, in the first `width` numbers."""
+    settle(which, slots, slot, unsent)
     for i in range(len(which)):
         touch(touched, which[i], time[i], arrival[i])
         seed[which[i]] = seeds[i]

@@ -48,7 +48,7 @@ class Sheets:
         given = (part, *changed, *new, slots, *links, self._ends, self._wanted)
         wanted = _write(*given, *self._columns)
         if wanted:
-            self._lay_out(2 * wanted)
+            self._lay_out(2 * wanted, int(self._ends.max()))
             _write(*given, *self._columns)
 
     def take(self, source: int) -> list[Block]:
@@ -65,10 +65,9 @@ class Sheets:
             self._lay_out(_rows_after(max(ends)))
         return blocks
 
-    def _lay_out(self, rows: int) -> None:
-        """Sheets of so many rows, with what was written so far."""
-        shape, before = (self._parts, rows), self._ends.max(initial=0)
-        written = self._columns
+    def _lay_out(self, rows: int, before: int = 0) -> None:
+        """Sheets of so many rows, with what was written so far: no more than `before` rows on each."""
+        shape, written = (self._parts, rows), self._columns
         self._columns = (
             np.empty(shape, INT32), np.empty(shape, INT64), np.empty(shape, INT64),
             np.empty((*shape, self._width), FLOAT32),

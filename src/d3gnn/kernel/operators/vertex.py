@@ -153,9 +153,11 @@ class Vertex(Operator[m.VertexState]):
             state.reserve_rows(vertices.extent)
             row, slot, seeds, time, arrival = vertices.columns[:5]
             rows = state.rows
-            m.settle(row, slot, rows.slot, rows.unsent)
             if self.layer is None:
-                m.start(row, seeds, time, arrival, self._features, rows.seed, rows.value, state.touched)
+                columns = (rows.slot, rows.unsent, rows.seed, rows.value)
+                m.start(row, slot, seeds, time, arrival, self._features, *columns, state.touched)
+            else:
+                m.settle(row, slot, rows.slot, rows.unsent)
             if self._is_last:
                 state.keys.put(row, block_keys(vertices), vertices.extent)
         if drops is not None:
@@ -226,7 +228,8 @@ class Vertex(Operator[m.VertexState]):
         for begin in range(0, n, _MOST):
             arrays, tensors, _ = self._desk(min(_MOST, n - begin), layer)
             self._join(state, begin, arrays)
-            fresh = layer.update(*tensors).numpy()
+            with torch.inference_mode():
+                fresh = layer.update(*tensors).numpy()
             kept = m.renew(begin, kept, fresh, self.epsilon, rows.value, rows.unsent, touched, *changed)
         return kept
 
@@ -271,13 +274,18 @@ class Vertex(Operator[m.VertexState]):
             state.reserve_links(len(sources))
             m.link(new_row, new_part, new_slot, *state.links, state.space.counters)
         if not following.sends_value and len(row):
-            root = following.root(torch.from_numpy(value)).numpy()
+            with torch.inference_mode():
+                root = following.root(torch.from_numpy(value)).numpy()
             blocks.append(Block(ROOTS, part, part, (row, time, arrival, root)))
         return blocks
 
     def _message(self, following: Layer, value: Floats) -> Floats:
         """A layer that sends the value itself has nothing to compute for its message."""
-        return value if following.sends_value else following.message(torch.from_numpy(value)).numpy()
+        if following.sends_value:
+            return value
+        with torch.inference_mode():
+            message: Floats = following.message(torch.from_numpy(value)).numpy()
+            return message
 
     def _new_sources(
         self, state: m.VertexState, sources: Block | None, following: Layer
@@ -318,7 +326,8 @@ class Vertex(Operator[m.VertexState]):
             return []
         said: Floats | None = None
         if self.head is not None:
-            said = self.head.predict(torch.from_numpy(value)).numpy()
+            with torch.inference_mode():
+                said = self.head.predict(torch.from_numpy(value)).numpy()
             if self.alerts is not None:
                 chosen = self.alerts.choose(said, row, state.reported)
                 row, value, said = row[chosen], value[chosen], said[chosen]
