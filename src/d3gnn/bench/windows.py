@@ -29,7 +29,7 @@ from d3gnn.spark.metrics import weighted_percentiles
 _SECOND = 1_000_000
 #: The policies take turns. In every round the same batches do the same work, and other processes slow down
 #: some of them: of each batch, the fastest round counts.
-_ROUNDS = 3
+_ROUNDS = 5
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,7 @@ def windows(
     Batches come at a fixed pace on a clock that is set by hand, so that what waits, and for how long, is the
     same on every machine. The run goes on after the last event until nothing waits; then the embeddings are
     held against recomputation from scratch. Run time is the time that LocalEngine works: policies take turns
-    in three rounds, and of each batch the fastest round counts.
+    in five rounds, and of each batch the fastest round counts.
 
     [bold]Example[/bold]
 
