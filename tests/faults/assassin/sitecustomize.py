@@ -6,10 +6,12 @@ stamped, output not handed out). In the folder, a file `operator.batch` asks for
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 folder, _, moment = os.environ.get("ASSASSIN", "").partition(";")
-if folder:
+# Spark starts other Python processes, too, which need not load all this.
+if folder and sys.orig_argv[-1] == "pyspark.worker":
     from d3gnn.spark import runtime
 
     send = runtime.Runtime.send
