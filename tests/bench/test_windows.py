@@ -35,6 +35,9 @@ def test_windows_save_traffic_for_latency(result: WindowsResult) -> None:
         assert result.fewer_bytes[name] > 1.5
         assert policy["merged"] > 0
         assert policy["forwards"] < nothing["forwards"]
+        assert all(layer["merged_per_reduce"] > 0 for layer in policy["layers"])
+        saved = [layer["forwards_saved"] > 0 for layer in policy["layers"]]
+        assert saved == [name != "tumbling, edges only"] * 2
         assert 0 < policy["bookkeeping_share"] < 1
         # Two layers with two windows each, and that of inputs; the clock goes in steps.
         assert nothing["max_ms"] < policy["max_ms"]

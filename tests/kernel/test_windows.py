@@ -441,6 +441,20 @@ def test_windows_merge_cascades() -> None:
     assert rows[1] < rows[0] / 5
 
 
+def test_an_engine_says_what_its_windows_do() -> None:
+    engine = LocalEngine(GraphSAGE([3, 4], seed=1), 2, window=(Tumbling(1.0), None))
+    engine.apply([edge("hub", "a", time=0), edge("b", "hub", time=0)], clock=1000 * MS)
+    nothing = {"pending": 2, "oldest_ms": 0, "merged": 0, "forwards": 0}
+    assert engine.window_metrics() == {"edge-1": nothing}, "of those that have a window"
+    engine.apply([edge(f"new {i}", "hub", time=1) for i in range(5)], clock=1300 * MS)
+    assert engine.pending() == {"edge-1": 3}, "the hub waits in both parts"
+    said = {"pending": 3, "oldest_ms": 300, "merged": 4, "forwards": 0}
+    assert engine.window_metrics() == {"edge-1": said}, "of seven edges"
+    engine.drain(clock=1400 * MS)
+    said |= {"pending": 0, "oldest_ms": 0, "forwards": 3}
+    assert engine.window_metrics() == {"edge-1": said}
+
+
 def test_a_deleted_vertex_takes_what_waits_for_it_along() -> None:
     witness = Witness(LocalEngine(GraphSAGE([3, 4], seed=1), 2, window=Tumbling(1.0)))
     witness.apply([edge("a", "b", time=1), edge("c", "b", time=1)], clock=0)

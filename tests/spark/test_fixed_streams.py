@@ -1,13 +1,14 @@
 """Small streams, each written for a rule, give the embeddings of the oracle after every batch.
 
 The rules are those of the architecture ("The protocol that makes it exact") and of the event format. Each
-stream runs at 1, 2 and 4 parts, as three queries at the same time.
+stream runs at 1, 2 and 4 parts, as three queries at the same time. With windows, they give them in the end.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -15,7 +16,7 @@ from typing import Any, Literal
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn import GraphSchema
+from d3gnn import GraphSchema, metrics
 from d3gnn.events import (
     Event,
     delete_edge,
@@ -26,9 +27,11 @@ from d3gnn.events import (
     label,
     vertex,
 )
+from d3gnn.kernel.windows import Windows
 from d3gnn.nn import GraphSAGE
 from d3gnn.spark.supervise import Supervised
 from d3gnn.testing.pipelines import PipelineRun
+from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling
 
 #: Unless all is asked for, each stream runs at two of these numbers of parts.
 PARTS = (1, 2, 4)
@@ -243,18 +246,9 @@ def begin(pipeline: PipelineRun) -> Supervised:
     return running
 
 
-@pytest.mark.parametrize("name", STREAMS)
-def test_equals_the_oracle_after_every_batch(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    stream = STREAMS[name]
-    model = GraphSAGE(stream.widths, stream.aggregator, seed=1)
-    pipelines = [
-        PipelineRun(
-            spark, tmp_path / str(parts), stream.schema, parts, model=model, ids=stream.ids,
-            order=stream.order, partitioner=stream.partitioner,
-        )
-        for i, parts in enumerate(PARTS)
-        if THOROUGH or i != list(STREAMS).index(name) % len(PARTS)
-    ]  # fmt: skip
+def run_all(stream: Stream, pipelines: list[PipelineRun]) -> list[Supervised]:
+    """Take the whole stream through each of them, at the same time; the last query of each."""
+    started: list[Supervised] = []
     for number, batches in enumerate(runs_of(stream)):
         for pipeline in pipelines:
             pipeline.write(*batches)
@@ -263,5 +257,49 @@ def test_equals_the_oracle_after_every_batch(name: str, spark: SparkSession, tmp
         started = [begin(pipeline) for pipeline in pipelines]
         for running in started:
             running.await_termination()
+    return started
+
+
+def pipelines_of(
+    stream: Stream, spark: SparkSession, folder: Path, all_parts: Sequence[int], **more: Any
+) -> list[PipelineRun]:
+    model = GraphSAGE(stream.widths, stream.aggregator, seed=1)
+    more |= {"partitioner": stream.partitioner, "order": stream.order, "ids": stream.ids, "model": model}
+    return [PipelineRun(spark, folder / str(parts), stream.schema, parts, **more) for parts in all_parts]
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_equals_the_oracle_after_every_batch(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    left_out = None if THOROUGH else PARTS[list(STREAMS).index(name) % len(PARTS)]
+    some = [parts for parts in PARTS if parts != left_out]
+    pipelines = pipelines_of(STREAMS[name], spark, tmp_path, some)
+    run_all(STREAMS[name], pipelines)
     for pipeline in pipelines:
         pipeline.check()
+
+
+AN_HOUR = 3600.0
+#: Some things are due while the streams run, some wait until their end.
+WINDOWS: list[Windows] = [
+    Tumbling(AN_HOUR),
+    (Session(0.2), None),
+    AdaptiveSession(shortest=0.1, widest=5.0),
+    Count(3, max_delay=AN_HOUR),
+]
+#: Unless all is asked for, one that grows at first, and of which much is deleted then.
+GROWS, CHANGES = "the first value of a new replica", "values change while edges come and go"
+
+
+@pytest.mark.parametrize("name", STREAMS if THOROUGH else [CHANGES])
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+def test_equals_the_oracle_when_nothing_waits_any_more(
+    name: str, window: Windows, spark: SparkSession, tmp_path: Path
+) -> None:
+    pipelines = pipelines_of(STREAMS[name], spark, tmp_path, PARTS, window=window)
+    queries = [running.query for running in run_all(STREAMS[name], pipelines)]
+    for pipeline in pipelines:
+        pipeline.check_drained()
+    if name in (GROWS, CHANGES):
+        for query in queries:
+            waited = [said.get("pending", 0) for p in query.recentProgress for said in metrics(p).values()]
+            assert max(waited) > 0, "nothing ever waited"

@@ -2,15 +2,18 @@ from __future__ import annotations
 
 import logging
 import os
+import site
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn.spark import java, session
+from d3gnn.spark import java, launcher, session
 
 
 def java_at(home: Path, version: str, *, release: bool = True) -> Path:
@@ -87,6 +90,51 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
 
     [row] = spark.range(1, numPartitions=1).mapInArrow(who, "path string").collect()  # type: ignore[arg-type]
     assert row.path == sys.executable
+
+
+def test_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
+    """Spark's zipped copy has to be compiled by every process anew."""
+
+    def where(batches: object) -> object:
+        import sys
+
+        paths = [sys.modules["pyspark"].__file__, *sys.path]
+        yield pa.RecordBatch.from_pydict({"path": [path for path in paths if path and "pyspark" in path]})
+
+    rows = spark.range(1, numPartitions=1).mapInArrow(where, "path string").collect()  # type: ignore[arg-type]
+    assert {row.path for row in rows} == {pyspark.__file__}
+
+
+def launched(program: str, python_path: str) -> list[str]:
+    """What a program that starts Python makes of this PYTHONPATH."""
+    code = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH'])"
+    environment = os.environ | {"PYTHONPATH": python_path}
+    ran = subprocess.run([program, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+def test_python_is_started_without_sparks_copy_of_pyspark(tmp_path: Path) -> None:
+    program = launcher.launcher(tmp_path)
+    assert Path(program).parent == tmp_path
+    sparks = [f"/spark/{name}" for name in ("pyspark.zip", "py4j-0.10-src.zip", "spark-core_2.13-4.3.jar")]
+    mine = ["/a folder", "/*", "/other.zip", "relative"]
+    mixed = [sparks[0], mine[0], mine[1], sparks[1], mine[2], sparks[2], mine[3]]
+    assert launched(program, ":".join(mixed)) == [sys.executable, ":".join(mine)]
+    assert launched(program, ":".join(sparks)) == [sys.executable, ""]
+    assert launcher.launcher(tmp_path) == program, "the next session takes the same"
+    assert [path.name for path in tmp_path.iterdir()] == [Path(program).name]
+
+
+def test_python_is_started_as_it_is_where_nothing_else_can_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags = os.statvfs(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags.f_flag | os.ST_NOEXEC))
+        assert launcher.launcher(tmp_path) == sys.executable
+    monkeypatch.setattr(site, "getsitepackages", lambda: ["/elsewhere"])
+    assert launcher.launcher(tmp_path) == sys.executable, "pyspark is Spark's own, say"
+    assert not list(tmp_path.iterdir())
 
 
 def test_there_is_nothing_to_advise_on_our_own_session(spark: SparkSession) -> None:

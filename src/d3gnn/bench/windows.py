@@ -87,8 +87,10 @@ class WindowsResult(BenchResult):
 
     Each has: `window`, `delay_s` (the most that anything waits in one operator), `seconds` (of all batches,
     each in the round in which it was fastest), `rounds_s` (of each round as it was), `edges_per_second`,
-    `layers` (messages, bytes to Edge, bytes to Vertex and forwards of each), `topology_bytes`, `forwards`
-    (values that Vertex operators renewed and sent), `merged` (changes that were sent along with another),
+    `layers` (messages, bytes to Edge, bytes to Vertex and forwards of each; `merged_per_reduce`, the edges
+    that each partial aggregate brought along beside the first, and `forwards_saved`, the changes of a value
+    that were sent along with another), `topology_bytes`, `forwards` (values that Vertex operators renewed
+    and sent), `merged` (changes that were sent along with another, in all operators),
     `p50_ms`, `p99_ms`, `max_ms` (from the arrival of the oldest event behind an output until it is out:
     waiting on the clock, and the time of its batch), `imbalance` (busiest part over the mean),
     `bookkeeping_share` (of the run time), `sketch_bytes`, `memory_bytes`, and `max_relative_error` when all
@@ -158,6 +160,10 @@ def _over(one: float, other: float) -> float:
     return round(one / other, 3) if other else 0.0
 
 
+def _merged_per_reduce(said: dict[str, int] | None) -> float:
+    return 0.0 if said is None else _over(said["merged"], said["forwards"])
+
+
 def last_layer_bytes(policy: dict[str, Any]) -> int:
     """Bytes of the last layer: values on their way to Edge, partial aggregates on their way to Vertex."""
     last = policy["layers"][-1]
@@ -208,6 +214,7 @@ class _Run:
         operators: list[Operator[Any]] = [*engine.vertices, *engine.edges]
         held = sum(operator.metrics["window_ns"] for operator in operators) / 1e9
         sketches = sum(isinstance(operator.window, AdaptiveSession) for operator in operators) * engine.parts
+        said = engine.window_metrics()
         delays = [each.longest for each in engine.windows if each is not None]
         return {
             "window": "no window" if window is None else repr(window),
@@ -221,17 +228,14 @@ class _Run:
                     "bytes_to_edge": engine.metrics[f"{edge.name}_bytes"],
                     "bytes_to_vertex": engine.metrics[f"{vertex.name}_bytes"],
                     "forwards": vertex.metrics["touched"],
+                    "merged_per_reduce": _merged_per_reduce(said.get(edge.name)),
+                    "forwards_saved": said.get(vertex.name, {}).get("merged", 0),
                 }
                 for edge, vertex in zip(engine.edges, engine.vertices[1:], strict=True)
             ],
             "topology_bytes": engine.metrics["topology_bytes"],
             "forwards": sum(vertex.metrics["touched"] for vertex in engine.vertices),
-            "merged": sum(
-                waiting.merged
-                for operator in operators
-                for part in range(engine.parts)
-                if (waiting := operator.pending(part)) is not None
-            ),
+            "merged": sum(each["merged"] for each in said.values()),
             "p50_ms": round(p50, 3),
             "p99_ms": round(p99, 3),
             "max_ms": round(largest, 3),

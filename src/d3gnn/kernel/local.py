@@ -263,22 +263,36 @@ class LocalEngine:
 
     def pending(self) -> dict[str, int]:
         """How many vertices wait in the windows of each operator that has one."""
-        found: Counter[str] = Counter()
+        return {operator: said["pending"] for operator, said in self.window_metrics().items()}
+
+    def window_metrics(self) -> dict[str, dict[str, int]]:
+        """Of each operator that has a window: how many vertices are `pending`, for how long the oldest waits
+        (`oldest_ms`), how many changes were `merged` with another one, how many vertices were sent
+        (`forwards`).
+
+        At Edge operators, merged over forwards is how many more edges each partial aggregate brought along;
+        at Vertex operators, merged is how many forwards were saved.
+        """
+        found: dict[str, dict[str, int]] = {}
         for operator, waiting in self._waiting():
-            found[operator] += len(waiting)
-        return dict(found)
+            nothing = {"pending": 0, "oldest_ms": 0, "merged": 0, "forwards": operator.metrics["forwards"]}
+            said = found.setdefault(operator.name, nothing)
+            said["pending"] += len(waiting)
+            said["oldest_ms"] = max(said["oldest_ms"], waiting.age_ms(self.moment.now))
+            said["merged"] += waiting.merged
+        return found
 
     def next_deadline(self) -> int | None:
         """When the next of those that wait is due, in microseconds; None if nothing waits."""
         due = (waiting.next_deadline() for _, waiting in self._waiting())
         return min((deadline for deadline in due if deadline is not None), default=None)
 
-    def _waiting(self) -> Iterator[tuple[str, Pending]]:
+    def _waiting(self) -> Iterator[tuple[Operator[Any], Pending]]:
         """What waits in each operator and part that has a window."""
         for operator, *_ in self._chain:
             for part in range(self.parts):
                 if (waiting := operator.pending(part)) is not None:
-                    yield operator.name, waiting
+                    yield operator, waiting
 
     def _apply(self, batch: EventBatch, clock: int | None, drain: bool = False) -> Updates:
         begun = time.perf_counter()

@@ -32,7 +32,6 @@ from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.operators import Operator, Partition, make_operator, names_of
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.kernel.windows import Clock, Window
-from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
 from d3gnn.spark.board import Board
 from d3gnn.spark.made_with import MadeWith
@@ -222,7 +221,7 @@ class Runtime:
             if waiting is not None:
                 # Before the version is stamped: a batch that was taken in is on the board, whoever dies then.
                 self.board.write(name, part, waiting)
-                metrics |= {"pending": len(waiting), "oldest_ms": _age(waiting, stamp.clock)}
+                metrics |= {"pending": len(waiting), "oldest_ms": waiting.age_ms(stamp.clock)}
                 metrics["merged"] = waiting.merged - merged
             sent = self.send(name, part, space, stamp, out)
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
@@ -278,12 +277,6 @@ class Runtime:
             parcels = outbox.send(stamp, part, self.plan.parts, blocks)
         space.commit(stamp.epoch, stamp.batch + 1)
         return parcels
-
-
-def _age(waiting: Pending, clock: int) -> int:
-    """For how many milliseconds the one that waits longest has waited."""
-    oldest = waiting.oldest()
-    return 0 if oldest is None else (clock - oldest) // 1000
 
 
 def default_arrays(name: str, store: str) -> str:

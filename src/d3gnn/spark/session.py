@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from d3gnn.spark.java import use_java
+from d3gnn.spark.launcher import launcher
 
 __all__ = ["advice", "advise", "session"]
 
@@ -118,7 +119,7 @@ def _settings(master: str) -> dict[str, str]:
 def _use_this_python(master: str) -> None:
     """Python workers run this interpreter; on a cluster, unless the user names another for it."""
     if _is_local(master):
-        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ["PYSPARK_PYTHON"] = launcher(_short_folder())
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 

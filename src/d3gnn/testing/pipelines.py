@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["EventFiles", "PipelineRun", "TableWitness", "committed_rows"]
+__all__ = ["EventFiles", "PipelineRun", "TableWitness", "committed_rows", "newest_rows"]
 
 
 def committed_rows(output: str | Path) -> list[dict[str, Any]]:
@@ -45,6 +45,17 @@ def committed_rows(output: str | Path) -> list[dict[str, Any]]:
     for name in sorted(names):
         rows += pq.read_table(Path(output) / name).to_pylist()
     return rows
+
+
+def newest_rows(output: str | Path) -> dict[Key, Any]:
+    """The newest embedding of each id in such a table, as a user would keep it."""
+    table: dict[Key, Any] = {}
+    for row in sorted(committed_rows(output), key=lambda row: row["batch"]):
+        if row["deleted"]:
+            table.pop(row["id"], None)
+        else:
+            table[row["id"]] = row["embedding"]
+    return table
 
 
 class TableWitness:
@@ -192,6 +203,12 @@ class PipelineRun:
         """The table equals the oracle after every batch, and what is held equals a recomputation."""
         self.witness.check(self.output, str(self.gnn.store))
         self.check_held()
+
+    def check_drained(self) -> None:
+        """For windows: nothing waits, and what is held and what came out at last equal the oracle."""
+        assert self.gnn.pending() == 0
+        self.check_held()
+        self.witness.check_end(newest_rows(self.output))
 
     def check_held(self) -> None:
         """Each file was applied once, and the arrays hold the oracle's embeddings, whatever the output."""

@@ -93,6 +93,11 @@ class Pending:
         """Since when the one that waits longest has waited; None if nothing waits."""
         return int(self._crowds.data[self._counters[_HEAD], _SINCE]) if len(self) else None
 
+    def age_ms(self, now: int) -> int:
+        """For how many milliseconds the one that waits longest has waited."""
+        oldest = self.oldest()
+        return 0 if oldest is None else (now - oldest) // 1000
+
     def hold(self, touched: Ints, now: int, drain: bool, at_once: Bytes = _NOTHING, firsts: int = 0) -> int:
         """Let the touched vertices wait, and put those that are due into the set in their place, which is
         complete then; how many these are.
