@@ -35,6 +35,13 @@ def test_windows_are_read(text: str, window: Window | None) -> None:
         ("tumbling:1,2", "has only 1 settings"),
         ("session:gap=1,nap=2", "has no 'nap'"),
         ("tumbling:-1", "a number of seconds above 0"),
+        ("tumbling:0.5,interval=3", "interval is given twice"),
+        ("count:n=20,n=3", "n is given twice"),
+        ("adaptive:widest=5,2", "'2' has no name, but comes after"),
+        ("session:,1", "gap is a number, as in session:0.5; not ''"),
+        ("session:1,", "max_delay is a number, as in session:0.5; not ''"),
+        ("none:0.5", "none has no settings"),
+        ("count:" + "9" * 400, "1 to 1,000,000,000,000,000"),
     ],
 )
 def test_what_is_wrong_is_said(text: str, says: str) -> None:

@@ -142,3 +142,11 @@ def test_small_changes_may_be_kept_from_travelling() -> None:
 def test_an_engine_keeps_its_epsilon(tmp_path: Path) -> None:
     LocalEngine(GraphSAGE([2, 2]), epsilon=0.5).save(tmp_path)
     assert LocalEngine.load(tmp_path).epsilon == 0.5
+
+
+def test_an_engine_without_a_graph_is_saved_over_one_with_one(tmp_path: Path) -> None:
+    engine = LocalEngine(GraphSAGE([2, 2]))
+    engine.apply([events.edge("a", "b", time=1)])
+    engine.save(tmp_path)
+    LocalEngine(GraphSAGE([2, 2])).save(tmp_path)
+    assert len(LocalEngine.load(tmp_path)) == 0

@@ -269,6 +269,42 @@ def test_deadlines_may_be_coalesced_more_or_not_at_all() -> None:
     assert merged.at(1100) == [1, 2], "at once"
 
 
+@pytest.mark.parametrize(
+    ("window", "deadline"),
+    [
+        (Tumbling(2.01), 2_010_000),
+        (Tumbling(8.2), 8_200_000),
+        (Tumbling(8.2, coalesce=0.82), 8_200_000),
+        (Tumbling(4.1, coalesce=4.1), 4_100_000),
+        (Session(3.0, max_delay=2.01, coalesce=0.67), 2_010_000),
+        (Session(0.09, max_delay=0.09), 90_000),
+    ],
+    ids=repr,
+)
+def test_seconds_are_rounded_to_microseconds(window: Window, deadline: int) -> None:
+    """As floats, many of them are a little less; cut off, that would have cost a whole step."""
+    clock = Clockwork(window)
+    clock.at(0, 1)
+    assert clock.pending.next_deadline() == deadline
+    assert clock.at(deadline / MS - 0.001) == []
+    assert clock.at(deadline / MS) == [1]
+
+
+def test_keys_that_are_no_longer_needed_take_no_room() -> None:
+    """Every touch of a vertex that becomes busier moves its deadline forward, and leaves a key behind."""
+    window = AdaptiveSession(shortest=0.001, widest=3600.0, period=3600.0, max_delay=36_000.0)
+    clock, everybody = Clockwork(window), list(range(100))
+    for step in range(400):
+        assert clock.at(10 * step, *everybody) == []
+    assert len(clock.pending._heap.data) <= 1024, "not 40,000"
+    clock.pending.cancel(np.arange(50, dtype=np.int32))
+    due = clock.pending.next_deadline()
+    assert due is not None
+    assert clock.at(due / MS - 0.001) == []
+    sent = [v for later in range(100) for v in clock.at(due / MS + 1000 * later)]
+    assert sorted(sent) == everybody[50:]
+
+
 def test_what_does_not_wait_is_not_merged() -> None:
     clock = Clockwork(Tumbling(1.0))
     clock.at(1000, 7)
@@ -320,6 +356,15 @@ def test_a_window_finds_room_again_after_arrays_were_made_anew_without_it(
         assert len(state.pending._sketch.data) == (ROWS if isinstance(window, AdaptiveSession) else 0)
 
 
+#: Settings that a window cannot do without.
+NEEDED = [
+    ("tumbling", "interval"),
+    ("session", "gap"),
+    ("count", "n"),
+    *(("adaptive", setting) for setting in ("shortest", "widest", "patience", "period", "weight")),
+]
+
+
 @pytest.mark.parametrize(
     ("name", "settings_"),
     [
@@ -336,7 +381,12 @@ def test_a_window_finds_room_again_after_arrays_were_made_anew_without_it(
         ("count", {"n": 2.5}),
         ("adaptive", {"shortest": 2, "widest": 1}),
         ("adaptive", {"weight": 0}),
+        ("adaptive", {"weight": "0.3"}),
+        *((name, {setting: None}) for name, setting in NEEDED),
+        ("count", {"n": 3, "max_delay": None}),
+        ("count", {"n": 10**400}),
         ("tumbling", {"interval": 1, "coalesce": -1}),
+        ("tumbling", {"interval": 1, "coalesce": None}),
         ("hopping", {}),
     ],
 )
@@ -519,6 +569,36 @@ def test_an_event_from_the_future_does_not_stop_the_clock_of_events() -> None:
     assert engine.pending()["vertex-1"] == 0, "and one more"
     assert engine.pending()["edge-1"] == 1
     engine.apply([edge("c", "b", time=102 * second)], clock=600 * second)
+    assert engine.pending()["edge-1"] == 0
+
+
+@pytest.mark.parametrize("clock", [1.5e15, "soon", 2**63, -(2**63)])
+def test_a_clock_that_is_none_is_refused_and_changes_nothing(clock: Any) -> None:
+    witness = Witness(LocalEngine(GraphSAGE([3, 4], seed=1), window=Tumbling(0.1)))
+    witness.apply([edge("a", "b", time=1)], clock=1000)
+    with pytest.raises(ValueError, match=r"clock=.*microseconds"):
+        witness.engine.apply([edge("c", "b", time=1)], clock=clock)
+    with pytest.raises(ValueError, match=r"clock=.*microseconds"):
+        witness.engine.drain(clock)
+    witness.apply([edge("b", "a", time=2)], clock=2000)
+    witness.drain()
+
+
+def test_a_clock_may_be_of_numpy(tmp_path: Path) -> None:
+    engine = LocalEngine(GraphSAGE([3, 4], seed=1), window=Tumbling(0.1))
+    engine.apply([edge("a", "b", time=1)], clock=np.int64(1000))  # type: ignore[arg-type]
+    engine.save(tmp_path)
+    assert LocalEngine.load(tmp_path).ids().to_list() == ["a", "b"]
+
+
+def test_to_drain_takes_no_time() -> None:
+    """Otherwise a clock that is set by hand would stand still from then on."""
+    engine = LocalEngine(GraphSAGE([3, 4], seed=1), window=Tumbling(0.1))
+    engine.apply([edge("a", "b", time=1)], clock=1000 * MS)
+    engine.drain()
+    engine.apply([edge("c", "b", time=1)], clock=2000 * MS)
+    assert engine.pending()["edge-1"] == 1
+    engine.apply([], clock=2100 * MS)
     assert engine.pending()["edge-1"] == 0
 
 

@@ -52,6 +52,8 @@ def parse_window(text: str) -> Window | None:
 
     name, _, rest = text.partition(":")
     if name == "none":
+        if rest:
+            raise ValueError(f"--window {text}: none has no settings")
         return None
     kind = {window.name: window for window in windows()}.get(name)
     if kind is None:
@@ -61,11 +63,19 @@ def parse_window(text: str) -> Window | None:
         )
     names = [field.name for field in fields(kind) if not field.kw_only]
     settings: dict[str, float | int] = {}
-    for place, item in enumerate(filter(None, rest.split(","))):
+    named = False
+    for place, item in enumerate(rest.split(",") if rest else []):
         setting, equals, value = item.rpartition("=")
         if not equals and place >= len(names):
             raise ValueError(f"--window {text}: {name} has only {len(names)} settings: {', '.join(names)}")
+        if named and not equals:
+            raise ValueError(
+                f"--window {text}: {value!r} has no name, but comes after a setting that has one"
+            )
+        named = bool(equals)
         setting = setting.strip() if equals else names[place]
+        if setting in settings:
+            raise ValueError(f"--window {text}: {setting} is given twice")
         if setting not in {field.name for field in fields(kind)}:
             raise ValueError(f"--window {text}: {name} has no {setting!r}; it has {', '.join(names)}")
         try:

@@ -45,7 +45,15 @@ from d3gnn.kernel.operators.base import AT_ONCE, Moment
 from d3gnn.kernel.operators.partition import LogEntry, Partitioned
 from d3gnn.kernel.partitioners import Partitioner, make_partitioner
 from d3gnn.kernel.topology import Topology
-from d3gnn.kernel.windows import Clock, Windows, check_clock, make_window, newest_event, pair_of
+from d3gnn.kernel.windows import (
+    Clock,
+    Windows,
+    check_clock,
+    check_time,
+    make_window,
+    newest_event,
+    pair_of,
+)
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.model import GNN
@@ -253,13 +261,18 @@ class LocalEngine:
     def apply(self, events: EventBatch | pa.Table | Iterable[Event], clock: int | None = None) -> Updates:
         """Take in a batch of events; what it changed.
 
-        `clock` is the arrival, in microseconds, of events that have none; the time of day unless given.
+        `clock` is the arrival, in microseconds, of events that have none; the time of day unless given. It
+        never goes back.
         """
+        clock = time.time_ns() // 1000 if clock is None else check_time(clock)
         return self._apply(EventBatch.of(events), clock)
 
     def drain(self, clock: int | None = None) -> Updates:
-        """Send all that waits in windows: the embeddings are then those of the graph as it is."""
-        return self._apply(EventBatch.of([]), clock, drain=True)
+        """Send all that waits in windows: the embeddings are then those of the graph as it is.
+
+        `clock` is that of the last batch unless given.
+        """
+        return self._apply(EventBatch.of([]), self._now if clock is None else check_time(clock), drain=True)
 
     def pending(self) -> dict[str, int]:
         """How many vertices wait in the windows of each operator that has one."""
@@ -294,10 +307,10 @@ class LocalEngine:
                 if (waiting := operator.pending(part)) is not None:
                     yield operator, waiting
 
-    def _apply(self, batch: EventBatch, clock: int | None, drain: bool = False) -> Updates:
+    def _apply(self, batch: EventBatch, clock: int, drain: bool = False) -> Updates:
         begun = time.perf_counter()
         self._begin()
-        self._now = max(self._now, time.time_ns() // 1000 if clock is None else clock)
+        self._now = max(self._now, clock)
         result = self.partition.process(batch, self._now)
         if self.clock == "event":
             self._newest = max(self._newest, newest_event(batch, result.status, self._now))
@@ -338,7 +351,7 @@ class LocalEngine:
         What waits in windows is sent first, since no engine that is loaded would tell of it; what that
         changed, or None where nothing waited.
         """
-        drained = self.drain(self._now) if any(self.pending().values()) else None
+        drained = self.drain() if any(self.pending().values()) else None
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self.model.save(folder / "model.safetensors")
@@ -346,6 +359,8 @@ class LocalEngine:
         if entry is not None:
             table = entry.events.to_arrow().append_column("part", pa.array(entry.part))
             pq.write_table(table, folder / "graph.parquet")
+        else:  # what another engine has left there is none of this one's
+            (folder / "graph.parquet").unlink(missing_ok=True)
         settings = {
             "format": _FORMAT,
             "parts": self.parts,

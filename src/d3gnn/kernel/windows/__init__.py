@@ -2,7 +2,7 @@
 
 from d3gnn.kernel.windows.adaptive import AdaptiveSession
 from d3gnn.kernel.windows.base import Window, Windows, make_window, pair_of, windows
-from d3gnn.kernel.windows.clock import Clock, check_clock, newest_event
+from d3gnn.kernel.windows.clock import Clock, check_clock, check_time, newest_event
 from d3gnn.kernel.windows.count import Count
 from d3gnn.kernel.windows.session import Session
 from d3gnn.kernel.windows.tumbling import Tumbling
@@ -16,6 +16,7 @@ __all__ = [
     "Window",
     "Windows",
     "check_clock",
+    "check_time",
     "make_window",
     "newest_event",
     "pair_of",

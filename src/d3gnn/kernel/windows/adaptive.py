@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
-from d3gnn.kernel.windows.base import SECOND, Window, check_seconds
+from d3gnn.kernel.windows.base import Window, check_seconds, microseconds
 from d3gnn.kernel.windows.session import PATIENCE
 
 
@@ -41,16 +43,17 @@ class AdaptiveSession(Window):
                 f"AdaptiveSession(shortest={self.shortest}, widest={self.widest}): "
                 "the shortest gap is at most as long as the widest, please"
             )
-        if not 0 < self.weight <= 1:
-            raise ValueError(f"AdaptiveSession(weight={self.weight}): above 0 and at most 1, please")
+        weight: Any = self.weight
+        if not isinstance(weight, Real) or not 0 < float(weight) <= 1:
+            raise ValueError(f"AdaptiveSession(weight={weight!r}): above 0 and at most 1, please")
 
     @property
     def numbers(self) -> tuple[float, ...]:
         return (
-            self.shortest * SECOND,
-            self.widest * SECOND,
-            self.patience * self.period * SECOND,
-            self.period * SECOND,
+            microseconds(self.shortest),
+            microseconds(self.widest),
+            microseconds(self.patience * self.period),
+            microseconds(self.period),
         )
 
     @property

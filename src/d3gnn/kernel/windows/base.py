@@ -89,11 +89,16 @@ def windows() -> list[type[Window]]:
     return [_KNOWN[name] for name in sorted(_KNOWN)]
 
 
-def check_seconds(window: str, **settings: Any) -> None:
-    """Refuse times that are no times."""
+def microseconds(seconds: float) -> int:
+    """Rounded, not cut off: 2.01 times a million is a little less than 2010000."""
+    return round(seconds * SECOND)
+
+
+def check_seconds(window: str, *, max_delay: float | None = None, **settings: Any) -> None:
+    """Refuse times that are no times; a `max_delay` need not be given."""
+    if max_delay is not None:
+        settings["max_delay"] = max_delay
     for name, seconds in settings.items():
-        if seconds is None:
-            continue
         if not isinstance(seconds, Real) or not 1 / SECOND <= float(seconds) <= LONGEST:
             above = f"a number of seconds above 0, at least {1 / SECOND:f} and at most {LONGEST:,}"
             raise ValueError(f"{window}({name}={seconds!r}): {above}, please")

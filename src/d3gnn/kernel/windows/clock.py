@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import index
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,6 +11,8 @@ from d3gnn.events import NO_TIME, EventBatch, Reason
 from d3gnn.types import Small
 
 Clock = Literal["batch", "event"]
+#: Far enough from the end of 64 bits that the longest wait can be added.
+_LATEST = 2**62
 
 
 def check_clock(clock: str) -> Clock:
@@ -18,6 +21,17 @@ def check_clock(clock: str) -> Clock:
         if clock == known:
             return clock  # type: ignore[return-value]
     raise ValueError(f"clock={clock!r}: choose one of {', '.join(get_args(Clock))}")
+
+
+def check_time(clock: int) -> int:
+    """Microseconds as a plain number; refuses what are none."""
+    try:
+        given = index(clock)
+    except TypeError:
+        raise ValueError(f"clock={clock!r}: a whole number of microseconds, please") from None
+    if abs(given) > _LATEST:
+        raise ValueError(f"clock={clock!r}: microseconds since 1970, please; that is beyond all times")
+    return given
 
 
 def newest_event(events: EventBatch, status: Small, clock: int) -> int:

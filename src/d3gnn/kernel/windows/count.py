@@ -8,6 +8,9 @@ from typing import Any
 
 from d3gnn.kernel.windows.base import Window, check_seconds
 
+#: More changes than anybody waits for, and few enough to be counted exactly.
+_MOST = 10**15
+
 
 @dataclass(frozen=True)
 class Count(Window):
@@ -24,8 +27,12 @@ class Count(Window):
     def __post_init__(self) -> None:
         super().__post_init__()
         number: Any = self.n
-        if not isinstance(number, Integral) or number < 1:
-            raise ValueError(f"Count(n={self.n!r}): a whole number of changes, at least 1, please")
+        if not isinstance(number, Integral) or not 1 <= int(number) <= _MOST:
+            raise ValueError(f"Count(n={self.n!r}): a whole number of changes, 1 to {_MOST:,}, please")
+        if self.max_delay is None:
+            raise ValueError(
+                "Count(max_delay=None): a number of seconds, please; the last changes would wait for ever"
+            )
         check_seconds("Count", max_delay=self.max_delay)
 
     @property

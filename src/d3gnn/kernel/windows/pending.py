@@ -14,7 +14,7 @@ from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.kernel.touched import ARRIVAL, NEVER, TIME, TOUCHES, VERTEX, append, keep, size
 from d3gnn.kernel.windows.adaptive import AdaptiveSession
-from d3gnn.kernel.windows.base import SECOND, Window
+from d3gnn.kernel.windows.base import Window, microseconds
 from d3gnn.kernel.windows.count import Count
 from d3gnn.kernel.windows.sketch import COLUMNS, ROWS, count_and_rate, fading, fetch_places
 from d3gnn.types import Bytes, Doubles, Ints, Ints32
@@ -55,7 +55,7 @@ class Pending:
         fades = fading(window.weight if isinstance(window, AdaptiveSession) else 1.0)
         numbers = np.zeros(4)
         numbers[: len(window.numbers)] = window.numbers
-        longest, grain = int(window.longest * SECOND), max(1, int(window.coalesce * SECOND))
+        longest, grain = microseconds(window.longest), max(1, microseconds(window.coalesce))
         self._rules = window.code, numbers, longest, grain, fades
         #: The window's rules, the arrays, and the counters.
         self._known: _Known
@@ -115,7 +115,10 @@ class Pending:
             due = _hold(touched, now, drain, at_once, *self._known)
             if due >= 0:
                 return due
-            self._heap.reserve(int(self._counters[_HEAP]) + size(touched))
+            # Vertices whose deadline has moved forward have left keys behind. With twice the room that the
+            # others need, looking for them costs nothing on the whole.
+            _drop_stale(self.rows.data, self._heap.data, self._counters)
+            self._heap.reserve(2 * (int(self._counters[_HEAP]) + size(touched)))
             self._crowds.reserve(int(self._counters[_TAIL]) + 1)
 
     def cancel(self, vertices: Ints32) -> None:
@@ -283,8 +286,31 @@ def _sweep(
         heap[left, 0], heap[left, 1] = key, v
         left += 1
     counters[_HEAP] = left
-    for at in range(left // 2 - 1, -1, -1):
-        _sink(at, heap[at, 0], heap[at, 1], left, heap)
+    _put_in_order(left, heap)
+
+
+@lean
+def _drop_stale(rows: Ints, heap: Ints, counters: Ints) -> None:
+    """Forget the keys of vertices that have another one, or wait no longer."""
+    left = 0
+    for at in range(counters[_HEAP]):
+        key, v = heap[at, 0], heap[at, 1]
+        if rows[v, KEY] != key:
+            continue
+        if rows[v, DEADLINE] == 0:
+            rows[v, KEY] = 0
+            continue
+        heap[left, 0], heap[left, 1] = key, v
+        left += 1
+    counters[_HEAP] = left
+    _put_in_order(left, heap)
+
+
+@inlined
+def _put_in_order(n: int, heap: Ints) -> None:
+    """Make a heap of n entries in any order."""
+    for at in range(n // 2 - 1, -1, -1):
+        _sink(at, heap[at, 0], heap[at, 1], n, heap)
 
 
 @inlined

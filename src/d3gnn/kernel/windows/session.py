@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d3gnn.kernel.windows.base import SECOND, Window, check_seconds
+from d3gnn.kernel.windows.base import Window, check_seconds, microseconds
 
 #: How many gaps anything waits at most, unless said otherwise.
 PATIENCE = 10
@@ -28,7 +28,7 @@ class Session(Window):
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return (self.gap * SECOND,)
+        return (microseconds(self.gap),)
 
     @property
     def longest(self) -> float:

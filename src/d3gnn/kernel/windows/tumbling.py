@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from d3gnn.kernel.windows.base import SECOND, Window, check_seconds
+from d3gnn.kernel.windows.base import Window, check_seconds, microseconds
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Tumbling(Window):
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        return (self.interval * SECOND,)
+        return (microseconds(self.interval),)
 
     @property
     def longest(self) -> float:
