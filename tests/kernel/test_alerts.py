@@ -26,6 +26,17 @@ def classifier(seed: int = 1) -> GNN:
     return GNN([SAGE(3, 4, activation="relu"), SAGE(4, 4)], Classifier(nn.Linear(4, 3)))
 
 
+def the_feature_itself() -> GNN:
+    """Says the feature of a vertex without edges."""
+    model = GNN([SAGE(1, 1)], Regressor())
+    with torch.no_grad():
+        layer = model.layers[0]
+        assert isinstance(layer, SAGE)
+        layer.lin_l.bias.zero_()
+        layer.lin_r.weight.fill_(1.0)
+    return model
+
+
 def expected(model: GNN, oracle: Oracle) -> dict[Any, tuple[int, float]]:
     """The class of every vertex and its probability, from scratch."""
     found = embeddings(model, oracle)
@@ -110,6 +121,21 @@ def test_a_vertex_is_said_again_when_its_class_comes_back() -> None:
     assert not len(engine.apply([delete_vertex("b", time=11)])), "nobody has heard of it"
 
 
+@pytest.mark.parametrize("how", ["refreshed", "loaded"])
+def test_what_was_said_before_everything_was_made_anew_has_its_tombstones(how: str, tmp_path: Path) -> None:
+    engine = LocalEngine(the_feature_itself(), schema=GraphSchema(features={"x": 1}), alerts=Alerts(5.0))
+    assert len(engine.apply([feature("a", [10.0], time=1), feature("b", [9.0], time=1)])) == 2
+    assert not len(engine.apply([feature("a", [0.0], time=2)])), "no longer worth it"
+    if how == "refreshed":
+        assert [update.id for update in engine.refresh()] == ["b"]
+    else:
+        engine.save(tmp_path)
+        engine = LocalEngine.load(tmp_path)
+    engine.apply([feature("c", [0.0], time=3)])
+    gone = engine.apply([delete_vertex(id, time=4) for id in "abc"])
+    assert sorted((update.id, update.deleted) for update in gone) == [("a", True), ("b", True)]
+
+
 def test_with_windows_a_drain_says_what_is_due() -> None:
     model, schema = classifier(), GraphSchema(features={"x": 3})
     engine = LocalEngine(model, 2, schema=schema, window=Tumbling(1.0), alerts=Alerts(changed_class=True))
@@ -150,13 +176,7 @@ def test_a_regressor_says_a_number() -> None:
 
 @pytest.mark.parametrize("number", [0.5, -0.5, -1.5, -3.0, 3e9])
 def test_whatever_number_was_said_a_tombstone_follows(number: float) -> None:
-    model = GNN([SAGE(1, 1)], Regressor())
-    with torch.no_grad():
-        layer = model.layers[0]
-        assert isinstance(layer, SAGE)
-        layer.lin_l.bias.zero_()
-        layer.lin_r.weight.fill_(1.0)  # without edges, the number is the feature itself
-    engine = LocalEngine(model, schema=GraphSchema(features={"x": 1}), alerts=Alerts(threshold=-10.0))
+    engine = LocalEngine(the_feature_itself(), schema=GraphSchema(features={"x": 1}), alerts=Alerts(-10.0))
     assert [update.prediction for update in engine.apply([feature("a", [number], time=1)])] == [number]
     assert [update.deleted for update in engine.apply([delete_vertex("a", time=2)])] == [True]
 

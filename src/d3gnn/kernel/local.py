@@ -426,7 +426,7 @@ class LocalEngine:
 
     def _rebuild(self, entry: LogEntry | None) -> Updates:
         self.epoch += 1
-        self.moment = self._moment(drain=True)
+        self.moment = self._moment(drain=True)._replace(anew=True)
         types = self.partition.types
         self._begin()
         for space in self._opened.values():

@@ -40,7 +40,8 @@ class Stamp(NamedTuple):
 
     @property
     def moment(self) -> Moment:
-        return Moment(self.clock, self.drain or self.refresh)
+        # The very first batch has nothing before it that could have been told.
+        return Moment(self.clock, self.drain or self.refresh, anew=self.refresh and self.batch > 0)
 
 
 class BlocksLost(RuntimeError):

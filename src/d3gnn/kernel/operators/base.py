@@ -28,10 +28,13 @@ WINDOW_COUNTERS = 32
 
 
 class Moment(NamedTuple):
-    """When a batch is taken in: the clock, in microseconds, and whether nothing may stay pending."""
+    """When a batch is taken in: the clock, in microseconds; whether nothing may stay pending; and whether all
+    is made anew, so that nobody knows any more what was told before.
+    """
 
     now: int
     drain: bool = False
+    anew: bool = False
 
 
 #: For batches that are not to wait, whatever the window.
@@ -104,7 +107,7 @@ class Operator(ABC, Generic[State]):
         which at least `firsts` were touched; how many these are.
         """
         begun = perf_counter_ns()
-        due = pending.hold(touched, *moment, at_once, firsts)
+        due = pending.hold(touched, moment.now, moment.drain, at_once, firsts)
         ended, metrics = perf_counter_ns(), self.metrics
         metrics["window_ns"] += ended - begun
         metrics["forwards"] += due

@@ -11,7 +11,7 @@ import torch
 
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, Adjacency, Removed
-from d3gnn.kernel.alerts import Alerts, remembered
+from d3gnn.kernel.alerts import LAPSED, Alerts, remembered
 from d3gnn.kernel.arrays import Space, reserve_all
 from d3gnn.kernel.blocks import (
     ENDS,
@@ -105,7 +105,7 @@ class Pairs(Operator[PairState]):
         found = by_kind(blocks)
         out = list(found[OUTPUT])
         if self.head.edges:
-            out += self._score_edges(part, topology, found)
+            out += self._score_edges(part, topology, found, moment.anew)
             if gone := topology.gone_edges:
                 time, arrival, *names = gone.columns
                 out.append(_told(part, 0, 1, time, arrival, None, tuple(names), gone.blob))
@@ -113,7 +113,9 @@ class Pairs(Operator[PairState]):
             out += self._answer(part, joined(found[ENDS]))
         return out
 
-    def _score_edges(self, part: int, topology: Topology, found: list[list[Block]]) -> list[Block]:
+    def _score_edges(
+        self, part: int, topology: Topology, found: list[list[Block]], anew: bool
+    ) -> list[Block]:
         """Edges that came, and those of which an end has changed; tombstones of those that went."""
         state = self.state(part)
         state.follow()
@@ -136,7 +138,7 @@ class Pairs(Operator[PairState]):
             slots, src, dst, time, arrival = adds.columns
             state.adjacency.add(slots, src, dst)
             touch_all(state.touched, slots, time, arrival)
-        return out + self._scores(state, part)
+        return out + self._scores(state, part, anew)
 
     def _learn_names(self, state: PairState, masters: Block | None, names: Block | None) -> None:
         top = len(state.values.data)
@@ -153,7 +155,7 @@ class Pairs(Operator[PairState]):
         gone = Removed(*(column[told] for column in gone))
         return [self._block(part, state.keys, gone.src, gone.dst, 0, 1, gone.time, gone.arrival)]
 
-    def _scores(self, state: PairState, part: int) -> list[Block]:
+    def _scores(self, state: PairState, part: int, anew: bool) -> list[Block]:
         touched, n = state.touched, size(state.touched)
         self.metrics["touched"] += n
         entries = touched[1 : n + 1]
@@ -165,6 +167,8 @@ class Pairs(Operator[PairState]):
         score = self._score(state.values.data, src, dst)
         changed = (score != state.score[slots]) | (state.reported[slots] == 0)
         state.score[slots] = score
+        if anew:  # any of these may have been told of before
+            state.reported[slots] = LAPSED
         worth = np.ones(len(slots), np.bool_)
         if self.alerts is not None and self.alerts.threshold is not None:
             worth = score >= self.alerts.threshold

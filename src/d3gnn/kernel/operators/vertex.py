@@ -8,7 +8,7 @@ import torch
 from d3gnn.events.keys import Keys
 from d3gnn.events.schema import GraphSchema
 from d3gnn.kernel.aggregators import Aggregator, Attention, Degrees, aggregator_of
-from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.alerts import LAPSED, Alerts
 from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.blocks import (
     ENDS,
@@ -134,7 +134,7 @@ class Vertex(Operator[m.VertexState]):
             out = self._send(state, part, sources, self.following, *changed)
         if self._is_last:
             if self._tells and (n or drops is not None):
-                out += self._output(state, part, drops, *changed)
+                out += self._output(state, part, drops, moment.anew, *changed)
             if self._tells and (gone := topology.gone):
                 out.append(self._tombstones(part, gone))
             if queries := topology.queries:
@@ -317,7 +317,7 @@ class Vertex(Operator[m.VertexState]):
         return blocks
 
     def _output(
-        self, state: m.VertexState, part: int, drops: Block | None,
+        self, state: m.VertexState, part: int, drops: Block | None, anew: bool,
         row: Ints32, value: Floats, time: Ints, arrival: Ints,
     ) -> list[Block]:  # fmt: skip
         news, keys = self._news, state.keys.ints
@@ -329,6 +329,8 @@ class Vertex(Operator[m.VertexState]):
             with torch.inference_mode():
                 said = self.head.predict(torch.from_numpy(value)).numpy()
             if self.alerts is not None:
+                if anew:  # any of these may have been told of before
+                    state.reported[row] = LAPSED
                 chosen = self.alerts.choose(said, row, state.reported)
                 row, value, said = row[chosen], value[chosen], said[chosen]
                 time, arrival = time[chosen], arrival[chosen]

@@ -102,7 +102,8 @@ class Pending:
         """Let the touched vertices wait, and put those that are due into the set in their place, which is
         complete then; how many these are.
 
-        `at_once` is 1 for vertices that do not wait, of which at least `firsts` were touched.
+        `at_once` is 1 for vertices that do not wait, and never have, as nothing was sent of them yet; of
+        these at least `firsts` were touched.
         With `drain`, nothing waits any longer.
         """
         if self._numbers[_QUIET] > now and not drain and size(touched) == firsts:
