@@ -12,13 +12,15 @@ from d3gnn.sources import SyntheticStream
 @pytest.fixture(scope="module")
 def result() -> WindowsResult:
     stream = SyntheticStream(3000, shape="hubs", deletes=0.1, feature_updates=0.1, feature_width=8)
-    return measure_windows(synthetic_workload(stream), WindowsSettings(batch=50, parts=2, window=8, width=8))
+    settings = WindowsSettings(batch=50, parts=2, window=8, width=8, rounds=2)
+    return measure_windows(synthetic_workload(stream), settings)
 
 
 def test_there_is_one_of_each_kind(result: WindowsResult) -> None:
     shown = " ".join(policy["window"] for policy in result.policies.values())
     assert all(kind.__name__ in shown for kind in windows())
     assert result.to_dict()["bench"] == "windows"
+    assert all(len(policy["rounds_s"]) == 2 for policy in result.policies.values())
 
 
 def test_all_end_where_recomputation_does(result: WindowsResult) -> None:

@@ -114,15 +114,17 @@ def launched(program: str, python_path: str) -> list[str]:
 
 
 def test_python_is_started_without_sparks_copy_of_pyspark(tmp_path: Path) -> None:
-    program = launcher.launcher(tmp_path)
-    assert Path(program).parent == tmp_path
+    (tmp_path / "a file").touch()
+    places = [tmp_path / "a file" / "in it", tmp_path / "folder"]
+    program = launcher.launcher(places)
+    assert Path(program).parent == places[1]
     sparks = [f"/spark/{name}" for name in ("pyspark.zip", "py4j-0.10-src.zip", "spark-core_2.13-4.3.jar")]
     mine = ["/a folder", "/*", "/other.zip", "relative"]
     mixed = [sparks[0], mine[0], mine[1], sparks[1], mine[2], sparks[2], mine[3]]
     assert launched(program, ":".join(mixed)) == [sys.executable, ":".join(mine)]
     assert launched(program, ":".join(sparks)) == [sys.executable, ""]
-    assert launcher.launcher(tmp_path) == program, "the next session takes the same"
-    assert [path.name for path in tmp_path.iterdir()] == [Path(program).name]
+    assert launcher.launcher(places) == program, "the next session takes the same"
+    assert [path.name for path in places[1].iterdir()] == [Path(program).name]
 
 
 def test_python_is_started_as_it_is_where_nothing_else_can_be(
@@ -131,9 +133,9 @@ def test_python_is_started_as_it_is_where_nothing_else_can_be(
     flags = os.statvfs(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags.f_flag | os.ST_NOEXEC))
-        assert launcher.launcher(tmp_path) == sys.executable
+        assert launcher.launcher([tmp_path]) == sys.executable
     monkeypatch.setattr(site, "getsitepackages", lambda: ["/elsewhere"])
-    assert launcher.launcher(tmp_path) == sys.executable, "pyspark is Spark's own, say"
+    assert launcher.launcher([tmp_path]) == sys.executable, "pyspark is Spark's own, say"
     assert not list(tmp_path.iterdir())
 
 

@@ -27,9 +27,6 @@ from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.spark.metrics import weighted_percentiles
 
 _SECOND = 1_000_000
-#: The policies take turns. In every round the same batches do the same work, and other processes slow down
-#: some of them: of each batch, the fastest round counts.
-_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -47,9 +44,12 @@ class WindowsSettings:
     width: int = 64
     threads: int = 1
     seed: int = 0
+    #: The policies take turns. In every round the same batches do the same work, and other processes slow
+    #: down some of them: of each batch, the fastest round counts.
+    rounds: int = 5
 
     def __post_init__(self) -> None:
-        at_least_one(self, "batch", "parts", "window", "layers", "width", "threads")
+        at_least_one(self, "batch", "parts", "window", "layers", "width", "threads", "rounds")
         if not 0 < self.every < float("inf"):
             raise ValueError(f"every={self.every}: more than 0 seconds, please")
         known_partitioner(self.partitioner)
@@ -125,13 +125,13 @@ def measure_windows(
     found: dict[str, dict[str, Any]] = {}
     times: dict[str, list[np.ndarray]] = {name: [] for name in settings.policies()}
     edges = workload.edges()
-    for number in range(1, _ROUNDS + 1):
+    for number in range(1, settings.rounds + 1):
         for name, window in settings.policies().items():
-            with around(f"{name}, round {number} of {_ROUNDS}"):
+            with around(f"{name}, round {number} of {settings.rounds}"):
                 run = _Run(workload, model, settings, window)
                 run.go()
                 times[name].append(np.array(run.times))
-                if number == _ROUNDS:
+                if number == settings.rounds:
                     error = hold_against(run.engine, expected).max_relative_error
                     found[name] = {**run.report(edges, times[name]), "max_relative_error": error}
                 del run  # its memory is for the next

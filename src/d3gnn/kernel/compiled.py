@@ -16,6 +16,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from d3gnn.places import first_writable, own_places
+
 F = TypeVar("F", bound=Callable[..., object])
 
 
@@ -59,12 +61,6 @@ def _folder() -> str:
         digest.update(path.read_bytes())
     name = f"numba-{digest.hexdigest()[:16]}"
     asked = os.environ.get("NUMBA_CACHE_DIR")
-    places = [Path(asked)] if asked else [package / "__pycache__", Path.home() / ".cache" / "d3gnn"]
-    for place in places:
-        try:
-            (place / name).mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(place / name, os.W_OK):
-            return str(place / name)
-    return str(Path(tempfile.gettempdir()) / f"d3gnn-{os.getuid()}" / name)
+    places = [Path(asked)] if asked else own_places(package)
+    otherwise = Path(tempfile.gettempdir()) / f"d3gnn-{os.getuid()}" / name
+    return str(first_writable(place / name for place in places) or otherwise)

@@ -12,8 +12,11 @@ import os
 import shlex
 import site
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
+
+from d3gnn.places import first_writable
 
 __all__ = ["launcher"]
 
@@ -34,11 +37,12 @@ PYTHONPATH=$kept exec {python} "$@"
 """
 
 
-def launcher(folder: Path) -> str:
-    """The program for Spark to start Python with: one in this folder, or this interpreter itself, if its
-    pyspark is Spark's own or no programs may be run from there.
+def launcher(places: Iterable[Path]) -> str:
+    """The program for Spark to start Python with: one in the first of these folders that it can be in, or
+    this interpreter itself, where it can be in none, or where its pyspark is Spark's own.
     """
-    if not all(map(_is_installed, ("pyspark", "py4j"))) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
+    folder = first_writable(places, runs=True) if all(map(_is_installed, ("pyspark", "py4j"))) else None
+    if folder is None:
         return sys.executable
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
     program = folder / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}"

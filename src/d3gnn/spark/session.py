@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
+from d3gnn.places import own_places
 from d3gnn.spark.java import use_java
 from d3gnn.spark.launcher import launcher
 
@@ -119,7 +120,7 @@ def _settings(master: str) -> dict[str, str]:
 def _use_this_python(master: str) -> None:
     """Python workers run this interpreter; on a cluster, unless the user names another for it."""
     if _is_local(master):
-        os.environ["PYSPARK_PYTHON"] = launcher(_short_folder())
+        os.environ["PYSPARK_PYTHON"] = launcher([*own_places(Path(__file__).parent), _short_folder()])
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
