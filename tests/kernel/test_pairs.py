@@ -184,6 +184,19 @@ def test_a_threshold_is_for_edges_and_every_query_is_answered() -> None:
     assert [p.score for p in answer] == pytest.approx([low.score], abs=1e-6)
 
 
+def test_when_everything_was_made_anew_nobody_knows_which_edges_were_said() -> None:
+    engine = LocalEngine(model_of("dot", edges=True), alerts=Alerts(threshold=2.0))  # no score is so high
+    engine.apply([edge("a", "b"), edge("b", "c"), edge("c", "d")])
+    unheard = engine.apply([delete_edge("a", "b", time=1)]).pairs
+    assert unheard is not None
+    assert not len(unheard), "of which nothing was said"
+    engine.refresh()
+    engine.apply([edge("d", "a", time=2)])
+    gone = engine.apply([delete_edge("b", "c", time=3), delete_edge("d", "a", time=3)]).pairs
+    assert gone is not None
+    assert [(pair.src, pair.dst, pair.deleted) for pair in gone] == [("b", "c", True)]
+
+
 def test_queries_name_vertices_that_exist() -> None:
     engine = LocalEngine(model_of("dot", edges=False))
     updates = engine.apply([query("a", "b", time=5), edge("a", "b", time=9), query("a", "z")])

@@ -9,6 +9,7 @@ import pytest
 
 from d3gnn.kernel.arrays import StateLost
 from d3gnn.kernel.blocks import Block, Kind
+from d3gnn.kernel.operators.base import Moment
 from d3gnn.spark import outbox as outbox_module
 from d3gnn.spark.outbox import Outbox, read_sent
 from d3gnn.spark.parcels import Delivery, Parcels, Stamp
@@ -103,3 +104,10 @@ def test_what_is_too_large_for_memory_lies_elsewhere(tmp_path: Path, monkeypatch
         assert bytes(again.data) == bytes(sent.data)
     outbox.clear()
     assert Outbox(near, far).sent(stamp) is None
+
+
+def test_a_refresh_drains_and_forgets_what_was_told_unless_nothing_could_have_been() -> None:
+    assert Stamp(2, 8, refresh=True, clock=5).moment == Moment(5, drain=True, anew=True)
+    assert Stamp(1, 0, refresh=True, clock=5).moment == Moment(5, drain=True)
+    assert Stamp(2, 8, refresh=False, clock=5, drain=True).moment == Moment(5, drain=True)
+    assert Stamp(2, 8, refresh=False, clock=5).moment == Moment(5)

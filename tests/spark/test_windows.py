@@ -23,7 +23,7 @@ from d3gnn.spark import board
 from d3gnn.spark.supervise import Supervised
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun, newest_rows
-from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling
+from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling, Window
 
 SCHEMA = GraphSchema(features={"x": 3})
 AN_HOUR = 3600.0
@@ -108,8 +108,11 @@ def test_what_waited_when_a_query_stopped_is_not_lost(spark: SparkSession, tmp_p
     run.check_drained()
 
 
-def test_a_window_may_be_taken_away_and_come_back(spark: SparkSession, tmp_path: Path) -> None:
-    run, window = PipelineRun(spark, tmp_path, SCHEMA, 2), AdaptiveSession(widest=AN_HOUR)
+@pytest.mark.parametrize("window", [Tumbling(AN_HOUR), AdaptiveSession(widest=AN_HOUR)], ids=repr)
+def test_a_window_may_be_taken_away_and_come_back(
+    spark: SparkSession, tmp_path: Path, window: Window
+) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2)
     stream = list(batches(7, 5))
     for each, batch in zip((window, None, window, Count(2), window), stream, strict=True):
         run.gnn.reduce = run.gnn.forward = each

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:  # the process of the control source has no need of compiled code: it starts twice as fast
+if TYPE_CHECKING:  # the process of the control source has no need of compiled code
     from d3gnn.kernel.windows.pending import Pending
 
 _NAME = "board"

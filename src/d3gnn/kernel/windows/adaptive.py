@@ -36,8 +36,10 @@ class AdaptiveSession(Window):
         super().__post_init__()
         check_seconds(
             "AdaptiveSession", shortest=self.shortest, widest=self.widest, patience=self.patience,
-            period=self.period, max_delay=self.max_delay,
+            period=self.period,
         )  # fmt: skip
+        if self.max_delay is not None:
+            check_seconds("AdaptiveSession", max_delay=self.max_delay)
         if self.shortest > self.widest:
             raise ValueError(
                 f"AdaptiveSession(shortest={self.shortest}, widest={self.widest}): "

@@ -94,10 +94,8 @@ def microseconds(seconds: float) -> int:
     return round(seconds * SECOND)
 
 
-def check_seconds(window: str, *, max_delay: float | None = None, **settings: Any) -> None:
-    """Refuse times that are no times; a `max_delay` need not be given."""
-    if max_delay is not None:
-        settings["max_delay"] = max_delay
+def check_seconds(window: str, **settings: Any) -> None:
+    """Refuse times that are no times."""
     for name, seconds in settings.items():
         if not isinstance(seconds, Real) or not 1 / SECOND <= float(seconds) <= LONGEST:
             above = f"a number of seconds above 0, at least {1 / SECOND:f} and at most {LONGEST:,}"

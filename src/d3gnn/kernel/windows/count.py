@@ -29,10 +29,6 @@ class Count(Window):
         number: Any = self.n
         if not isinstance(number, Integral) or not 1 <= int(number) <= _MOST:
             raise ValueError(f"Count(n={self.n!r}): a whole number of changes, 1 to {_MOST:,}, please")
-        if self.max_delay is None:
-            raise ValueError(
-                "Count(max_delay=None): a number of seconds, please; the last changes would wait for ever"
-            )
         check_seconds("Count", max_delay=self.max_delay)
 
     @property

@@ -24,7 +24,9 @@ class Session(Window):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_seconds("Session", gap=self.gap, max_delay=self.max_delay)
+        check_seconds("Session", gap=self.gap)
+        if self.max_delay is not None:
+            check_seconds("Session", max_delay=self.max_delay)
 
     @property
     def numbers(self) -> tuple[float, ...]:
