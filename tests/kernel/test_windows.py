@@ -293,16 +293,18 @@ def test_seconds_are_rounded_to_microseconds(window: Window, deadline: int) -> N
 def test_keys_that_are_no_longer_needed_take_no_room() -> None:
     """Every touch of a vertex that becomes busier moves its deadline forward, and leaves a key behind."""
     window = AdaptiveSession(shortest=0.001, widest=3600.0, period=3600.0, max_delay=36_000.0)
-    clock, everybody = Clockwork(window), list(range(100))
+    clock, everybody, quiet = Clockwork(window), list(range(100)), 99
     for step in range(400):
-        assert clock.at(10 * step, *everybody) == []
+        assert clock.at(10 * step, *(everybody if step == 0 else everybody[:quiet])) == []
     assert len(clock.pending._heap.data) <= 1024, "not 40,000"
     clock.pending.cancel(np.arange(50, dtype=np.int32))
     due = clock.pending.next_deadline()
     assert due is not None
     assert clock.at(due / MS - 0.001) == []
     sent = [v for later in range(100) for v in clock.at(due / MS + 1000 * later)]
-    assert sorted(sent) == everybody[50:]
+    assert sorted(sent) == everybody[50:quiet]
+    assert clock.at(3_600_000 - 0.001) == []
+    assert clock.at(3_600_000) == [quiet], "whose key was there all the time"
 
 
 def test_what_does_not_wait_is_not_merged() -> None:
