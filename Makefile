@@ -11,6 +11,10 @@ BENCH ?= bench
 DATA ?= $(wildcard ../shared/data)
 BENCH_ARGS ?=
 
+# The Java that Spark needs, and the package that has it on Debian and Ubuntu.
+JAVA := 17
+JRE := openjdk-$(JAVA)-jre-headless
+
 .PHONY: help run test check format bench clean
 
 help: ## Show this list
@@ -48,6 +52,19 @@ $(STAMP): pyproject.toml constraints.txt
 	@echo "== environment ($(VENV))"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
-	@# DGL names an old torch, and works with the one that is there.
+	@# DGL requires an old torch, but works with the installed one.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3 'setuptools<70'
+	@$(MAKE) --no-print-directory java
 	@touch $@
+
+# Nothing else in the project installs Java. The check is the one that `d3gnn.session()` does.
+.PHONY: java
+java:
+	@if $(BIN)/python -c 'from d3gnn.spark.java import java_home; java_home()' 2>/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		echo "== Java $(JAVA) (apt-get install $(JRE))"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends $(JRE); \
+	else \
+		echo "Spark needs Java $(JAVA) or newer: install it (Debian, Ubuntu: sudo apt-get install $(JRE);" \
+			"macOS: brew install openjdk@$(JAVA)) or set JAVA_HOME to its folder" >&2; \
+	fi

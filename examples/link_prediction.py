@@ -1,11 +1,11 @@
-"""What will a customer want next? Queries answered from the newest purchases.
+"""What will a customer buy next? Queries answered from the newest purchases.
 
     python examples/link_prediction.py [FOLDER]
 
-A GraphSAGE and a small network over pairs are trained together in torch_geometric, on the purchases of one
-shop. They then go into a Spark pipeline, which takes those of another shop as they come. Queries (customer,
-article) stream in beside them, and each is answered with the embeddings after its batch: the more a customer
-has bought, the better the answers become.
+A GraphSAGE and a small network over pairs are trained together in PyG, on the purchases of one shop. A Spark
+pipeline applies them to the purchases of another shop as they arrive. Queries (customer, article) arrive in
+the same stream, and each is answered with the embeddings after its batch. Answers improve as customers buy
+more.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ EVENTS = "op string, element string, src string, dst string, value array<float>,
 
 
 class Shop:
-    """Customers with a taste each, articles of one, and who has bought what, in the order of time."""
+    """Customers and articles, each with a taste, and purchases in the order of time."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
         self.taste = rng.integers(0, TASTES, CUSTOMERS + ARTICLES)
-        self.about = np.zeros((CUSTOMERS + ARTICLES, WIDTH), np.float32)
-        self.about[:CUSTOMERS, TASTES] = 1  # of a customer nothing is known but that it is one
+        self.features = np.zeros((CUSTOMERS + ARTICLES, WIDTH), np.float32)
+        self.features[:CUSTOMERS, TASTES] = 1  # marks customers, whose taste is unknown
         articles = np.arange(CUSTOMERS, CUSTOMERS + ARTICLES)
-        self.about[articles, self.taste[articles]] = 1
-        self.about[articles] += 0.7 * rng.standard_normal((ARTICLES, WIDTH)).astype(np.float32)
+        self.features[articles, self.taste[articles]] = 1
+        self.features[articles] += 0.7 * rng.standard_normal((ARTICLES, WIDTH)).astype(np.float32)
         purchases = [(c, a) for c in range(CUSTOMERS) for a in rng.choice(self.liked(c), BOUGHT, False)]
-        presents = [(c, rng.choice(articles)) for c in range(CUSTOMERS) for _ in range(BOUGHT // 4)]
-        self.purchases = rng.permutation(np.unique(purchases + presents, axis=0))
+        gifts = [(c, rng.choice(articles)) for c in range(CUSTOMERS) for _ in range(BOUGHT // 4)]
+        self.purchases = rng.permutation(np.unique(purchases + gifts, axis=0))
 
     def liked(self, customer: int) -> np.ndarray:
         """The articles of a customer's taste."""
@@ -51,15 +51,15 @@ class Shop:
 
 
 def name(v: int) -> str:
-    """Customers and articles by their names in the shop."""
+    """The name of a customer or article."""
     return f"customer-{v}" if v < CUSTOMERS else f"article-{v - CUSTOMERS}"
 
 
 def train() -> tuple[GraphSAGE, LinkPredictor]:
-    """Tell purchases that were left out of the graph from pairs at random."""
+    """Train to separate purchases that the graph does not contain from random pairs."""
     torch.manual_seed(0)
     rng, shop = np.random.default_rng(0), Shop(seed=1)
-    x, half = torch.from_numpy(shop.about), len(shop.purchases) // 2
+    x, half = torch.from_numpy(shop.features), len(shop.purchases) // 2
     known = torch.from_numpy(shop.purchases[:half].T.copy())
     both_ways = torch.cat([known, known.flip(0)], 1)
     positive = shop.purchases[half:]
@@ -80,7 +80,7 @@ def train() -> tuple[GraphSAGE, LinkPredictor]:
 
 
 def write_files(folder: Path, shop: Shop) -> None:
-    """Purchases as files of events and, beside them, files of queries: each is one for each batch."""
+    """Write purchases as files of events, and files of queries; one of each for each batch."""
     rng = np.random.default_rng(3)
     for kind in ("events", "queries"):
         (folder / kind).mkdir(parents=True)
@@ -89,15 +89,15 @@ def write_files(folder: Path, shop: Shop) -> None:
             edge(name(c), name(a), time=int(t)) for t, (c, a) in zip(some, shop.purchases[some], strict=True)
         ]
         if number == 0:
-            events = [feature(name(v), row.tolist()) for v, row in enumerate(shop.about)] + events
+            events = [feature(name(v), row.tolist()) for v, row in enumerate(shop.features)] + events
         pq.write_table(EventBatch.of(events).to_arrow(), folder / "events" / f"{number}.parquet")
-        asked = {"customer": rng.integers(0, CUSTOMERS, 200), "article": rng.integers(0, ARTICLES, 200)}
-        columns = {kind: [f"{kind}-{i}" for i in ids] for kind, ids in asked.items()}
+        queries = {"customer": rng.integers(0, CUSTOMERS, 200), "article": rng.integers(0, ARTICLES, 200)}
+        columns = {kind: [f"{kind}-{i}" for i in ids] for kind, ids in queries.items()}
         pq.write_table(pa.table(columns), folder / "queries" / f"{number}.parquet")
 
 
 def area_under_curve(score: np.ndarray, truth: np.ndarray) -> float:
-    """How often a pair that belongs together has the higher score of two: 0.5 is chance."""
+    """The area under the ROC curve: 0.5 is chance, 1 is perfect."""
     rank = np.empty(len(score))
     rank[np.argsort(score)] = np.arange(1, len(score) + 1)
     ones = int(truth.sum())
@@ -105,7 +105,7 @@ def area_under_curve(score: np.ndarray, truth: np.ndarray) -> float:
 
 
 def main(folder: Path) -> None:
-    """Train, stream, and hold the answers against the customers' tastes."""
+    """Train, stream, and compare the answers with the customers' tastes."""
     trained, head = train()
     shop = Shop(seed=2)
     write_files(folder, shop)
@@ -118,25 +118,24 @@ def main(folder: Path) -> None:
         from_pyg(trained, head=head),
         name="shop",
         schema=d3gnn.GraphSchema(directed=False),
+        store=folder / "store",
         arrays=folder / "arrays",
     )
     both = events.unionByName(
         d3gnn.from_queries(queries, src="customer", dst="article"), allowMissingColumns=True
     )
-    run = gnn.start(
-        both, folder / "answers", checkpoint=folder / "checkpoint", trigger={"availableNow": True}
-    )
-    run.await_termination()
+    run = gnn.start(both, folder / "answers", checkpoint=folder / "checkpoint", availableNow=True)
+    run.awaitTermination()
 
     answers = spark.read.parquet(str(folder / "answers")).toPandas()
     answers["customer"] = answers["src"].str.removeprefix("customer-").astype(int)
     answers["article"] = answers["dst"].str.removeprefix("article-").astype(int)
     answers["belongs"] = shop.taste[answers["customer"]] == shop.taste[CUSTOMERS + answers["article"]]
-    for batch, some in answers.groupby("batch"):
+    for batch, some in answers.groupby("batch_id"):
         area = area_under_curve(some["score"].to_numpy(), some["belongs"].to_numpy())
         print(f"batch {batch}: {len(some)} answers, area under the curve {area:.2f}")
-    best = answers[answers["batch"] == answers["batch"].max()].nlargest(5, "score")
-    print("The pairs of the last batch that belong together most:")
+    best = answers[answers["batch_id"] == answers["batch_id"].max()].nlargest(5, "score")
+    print("The pairs with the highest scores in the last batch:")
     print(best[["src", "dst", "score", "belongs"]].to_string(index=False))
 
 

@@ -1,4 +1,4 @@
-"""StreamingGNN: the whole dataflow, top to bottom."""
+"""StreamingGNN: the whole dataflow on Spark, top to bottom."""
 
 from __future__ import annotations
 
@@ -9,56 +9,58 @@ from typing import TYPE_CHECKING, Any
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
 from d3gnn.kernel.alerts import Alerts
-from d3gnn.kernel.operators import check_alerts, check_epsilon, check_head
-from d3gnn.kernel.windows import Clock, Windows, check_clock, pair_of
-from d3gnn.nn.heads import Head, PairHead
+from d3gnn.kernel.operators import ChainSpec, Emit, OperatorConfig
+from d3gnn.kernel.windows import Clock, Windows, pair_of
 from d3gnn.nn.model import GNN
-from d3gnn.spark.board import pending
-from d3gnn.spark.control import Kind, command
-from d3gnn.spark.host import in_shape, run_inputs, run_operator, run_output, with_commands
-from d3gnn.spark.models import put_model
-from d3gnn.spark.runtime import STORE, Plan, absolute, default_arrays
+from d3gnn.runtime.plan import Plan, absolute, default_arrays, plugins_of
+from d3gnn.spark.commands import PipelineCommands
+from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
-from d3gnn.spark.store import Store
-from d3gnn.spark.supervise import Supervised
+from d3gnn.spark.stages import in_event_format, run_inputs, run_operator, run_output, with_commands
+from d3gnn.spark.triggers import free_name, trigger_of
+from d3gnn.store.models import put_model
+from d3gnn.store.store import STORE, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
 
 
-class StreamingGNN:
-    """Streaming events in, a streaming DataFrame of fresh, exact embeddings out.
+class StreamingGNN(PipelineCommands):
+    """A streaming DataFrame of graph events in, a streaming DataFrame of exact embeddings out.
 
     model:
-        A `d3gnn.nn.GNN`. Another one than at the last start makes everything anew, from the log.
+        A `d3gnn.nn.GNN`. Changing the model rebuilds all state from the graph log.
     name:
-        Of the pipeline; its arrays on the host lie under this name.
+        Name of the pipeline: of its query in Spark, and of its folder of arrays on the host.
     store:
-        Folder, on any file system pyarrow reaches, of the graph log: the one thing that must not be lost.
-        `start` puts it under the checkpoint unless given.
+        Folder of the graph log, on any file system that pyarrow reaches. It holds the only state that cannot
+        be recomputed. By default, `start` puts it under the checkpoint.
     parts:
-        Logical parts; fixed for a store. How many tasks carry them may change at every start.
+        Number of logical parts. It cannot change once the store exists; the number of tasks can.
     partitioner:
-        `hdrf`, `random`, or one with settings of its own.
+        `hdrf`, `random`, or an instance with other settings, such as `HDRF(balance=1.0)`.
     schema:
-        Kind of edges, and features; see `d3gnn.GraphSchema`.
+        Edge mode and features of the graph; see `d3gnn.GraphSchema`.
     arrays:
-        Folder for the arrays on the host, in memory-backed files where there are such unless given.
+        Folder on the host for the arrays of the operators; it belongs to one store. By default, a folder in
+        memory (/dev/shm) if there is one.
     on_dead_letter:
-        `keep` bad events, with their reasons, in the store's `dead_letters`, or `stop` at the first.
+        `keep` bad events, with their reasons, in the store's `dead_letters`, or `stop` at the first one.
     window:
-        Lets what changes at a vertex wait for more to change there, and sends it on as one; see
-        `d3gnn.windows`. One window for all operators, or a pair: for the partial aggregates of Edge operators
-        and for the values of Vertex operators. Runs that end, end with nothing waiting.
+        Delays and merges changes; see `d3gnn.windows`. One window for all operators, or a pair: for the
+        partial aggregates of Edge operators, and for the values of Vertex operators.
     clock:
-        What windows tell the time by: when a `batch` is taken in, or the newest `event` time so far, in
-        microseconds. The latter stands still when no events come.
-    epsilon:
-        Changes of a vertex's value by no more than this, in any of its numbers since it was sent, do not
-        travel on: cheaper, and no longer exact. See docs/layers.md.
+        Time by which windows are due: the arrival of the `batch`, or the newest `event` time so far.
+    min_change:
+        Changes of a vertex's value by at most this, in each of its numbers, are not sent to its neighbours.
+        With 0, the default, embeddings are exact. See docs/layers.md.
     alerts:
-        Of what the model's head says, what comes out; everything unless given.
+        Which predictions are alerts; see `d3gnn.Alerts`.
+    emit:
+        `head`: the rows that the model's head is for (alerts, if there are any; predictions; scores of
+        pairs), or embeddings without a head. `all`: embeddings of all changed vertices as well. See
+        docs/heads.md.
     """
 
     def __init__(
@@ -74,47 +76,47 @@ class StreamingGNN:
         on_dead_letter: str = "keep",
         window: Windows = None,
         clock: Clock = "batch",
-        epsilon: float = 0.0,
+        min_change: float = 0.0,
         alerts: Alerts | None = None,
+        emit: Emit = "head",
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
-        if parts < 1:
-            raise ValueError(f"parts={parts}: at least 1, please")
+        if arrays is not None and store is None:
+            raise ValueError("arrays= needs store=: a folder of arrays belongs to one store")
+        model = GNN.check(model)
+        reduce, forward = pair_of(window)
+        self.config = OperatorConfig(
+            parts, schema or GraphSchema(), reduce, forward, clock, min_change, alerts, emit
+        ).for_model(model)
         self.model, self.name, self.parts = model, name, parts
+        self.schema = self.config.schema
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
-        self.schema = (schema or GraphSchema()).for_model(model.in_width, model.edge_in)
-        check_head(model, self.schema)
         self.arrays = None if arrays is None else absolute(arrays)
         self.on_dead_letter = on_dead_letter
-        self.reduce, self.forward = pair_of(window)
-        self.clock, self.epsilon = check_clock(clock), check_epsilon(epsilon)
-        self.alerts = check_alerts(alerts, model)
 
     def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
-        """The embeddings that the events change, batch by batch; lazy: for any source, sink and trigger."""
+        """The output rows that the events cause, as a streaming DataFrame for any sink and trigger.
+
+        Needs `store=`. `tasks` is the number of Spark tasks of an operator; by default, one for each part.
+        """
         if self.store is None:
-            raise ValueError("name a store for the graph log: StreamingGNN(..., store='/data/graph')")
+            raise ValueError("transform() needs a store for the graph log: StreamingGNN(..., store='graph')")
         require_adaptive(events.sparkSession)
-        return self._dataflow(events, tasks)
+        return self._dataflow(events, self.store, tasks, read_whole=False)
 
-    def _dataflow(self, events: DataFrame, tasks: int | None, read_whole: bool = False) -> DataFrame:
+    def _dataflow(self, events: DataFrame, store: str, tasks: int | None, read_whole: bool) -> DataFrame:
         advise(events.sparkSession)
-        events = in_shape(events)
-        types = dict(events.dtypes)
-        plan, tasks = self.plan(types), tasks or self.parts
+        events = in_event_format(events)
+        plan = self.plan(dict(events.dtypes), store)
+        tasks = tasks or plan.parts
 
-        parcels = run_inputs(plan, with_commands(plan, events))  # Partition, (Edge 0,) Vertex 0
-        for layer in range(1, plan.layers):
-            parcels = run_operator(plan, f"edge-{layer}", self.parts, tasks, parcels)
-            parcels = run_operator(plan, f"vertex-{layer}", self.parts, tasks, parcels)
-        parcels = run_operator(plan, f"edge-{plan.layers}", self.parts, tasks, parcels)
-        last = f"vertex-{plan.layers}"
-        if plan.pairs:
-            parcels = run_operator(plan, last, self.parts, tasks, parcels)
-            last = f"edge-{plan.layers + 1}"  # scores of edges, answers to queries
-        return run_output(plan, last, self.parts, tasks, parcels, types["src"], read_whole=read_whole)
+        packets = run_inputs(plan, with_commands(plan, events))  # Partition -> (Edge 0 ->) Vertex 0
+        *operators, last = plan.chain.cascade  # Edge 1 -> Vertex 1 -> Edge 2 -> ...
+        for operator in operators:
+            packets = run_operator(plan, operator, tasks, packets)
+        return run_output(plan, last, tasks, packets, dict(events.dtypes)["src"], read_whole=read_whole)
 
     def start(
         self,
@@ -124,57 +126,54 @@ class StreamingGNN:
         checkpoint: str | Path,
         format: str = "parquet",
         options: dict[str, Any] | None = None,
-        trigger: dict[str, Any] | None = None,
+        queryName: str | None = None,  # noqa: N803
+        processingTime: str | None = None,  # noqa: N803
+        availableNow: bool | None = None,  # noqa: N803
         restarts: int = 3,
         tasks: int | None = None,
-    ) -> Supervised:
-        """Run the pipeline into a table, and start it again when state was lost under it.
+        **unsupported: Any,
+    ) -> RestartingQuery:
+        """Run the pipeline into a table; returns a query that answers like pyspark's `StreamingQuery`.
 
         output, format, options:
-            As `writeStream` has them: a folder of Parquet files unless another format is named, such as
-            `delta`, `kafka` or `noop`. For `foreachBatch` take `transform`.
-        trigger:
-            What `writeStream.trigger` takes: `{"availableNow": True}`, say.
+            As `writeStream` has them: a folder of Parquet files, or another format, such as `delta`, `kafka`
+            or `noop`. For `foreachBatch`, use `transform`.
+        checkpoint:
+            Folder of the query's offsets and, without `store=`, of the store. Each start with a new
+            checkpoint is a new query with a graph of its own.
+        queryName:
+            The query's name in Spark. By default, that of the pipeline.
+        processingTime, availableNow:
+            Spark's triggers: batches at an interval such as `"5 seconds"`, or everything that is there, and
+            then an end. By default, a batch starts as soon as there are events.
         restarts:
-            How often it may be started again.
+            How often the query may start again after a process died.
+        tasks:
+            Spark tasks of an operator. By default, one for each part.
         """
+        trigger = trigger_of(processingTime, availableNow, unsupported)
         if output is None and format == "parquet":
-            raise ValueError("name a folder for the output, or a format that needs none")
-        found = dict(options or {}) | {"checkpointLocation": str(checkpoint)}
+            raise ValueError("output= is missing: name a folder, or a format that needs none, such as 'noop'")
+        target = dict(options or {}) | {"checkpointLocation": absolute(checkpoint)}
         if output is not None:
-            found["path"] = str(output)
-        self.store = self.store or f"{absolute(checkpoint)}/{STORE}"
+            target["path"] = absolute(output)
+        store = self.store or f"{absolute(checkpoint)}/{STORE}"
+        spark = events.sparkSession
+        name = queryName or free_name(spark, self.name)
 
         def begin() -> StreamingQuery:
-            rows = self._dataflow(events, tasks, read_whole=True)  # by any sink that has a format
-            writer = rows.writeStream.format(format).options(**found)
-            with planned_once(events.sparkSession):
+            rows = self._dataflow(events, store, tasks, read_whole=True)
+            writer = rows.writeStream.format(format).options(**target).queryName(name)
+            with planned_once(spark):
                 return (writer.trigger(**trigger) if trigger else writer).start()
 
-        return Supervised(begin, restarts)
+        return RestartingQuery(begin, restarts, store=store, arrays=self._arrays(store))
 
-    def refresh(self) -> None:
-        """Ask the running query to make everything anew from the log, in its next batch."""
-        self._command("refresh")
-
-    def drain(self) -> None:
-        """Ask the running query to send all that waits in windows, in its next batch."""
-        self._command("drain")
-
-    def pending(self) -> int:
-        """How many vertices wait in the windows of all operators, after the last batch."""
-        return 0 if self.store is None else pending(self._arrays(self.store))
-
-    def _command(self, kind: Kind) -> None:
-        if self.store is None:
-            raise ValueError("there is no store yet: start the pipeline first")
-        command(f"{self.store}/control", kind)
-
-    def plan(self, types: dict[str, str]) -> Plan:
-        """What the workers are told, for events whose columns have these Spark types; settles the store."""
-        assert self.store is not None
-        store = Store(self.store)
-        store.fix(
+    def plan(self, types: dict[str, str], store: str | None = None) -> Plan:
+        """The plan that tasks run, for event columns of these Spark types; writes the store's settings."""
+        uri = store or self._folders()[0]
+        settings = Store(uri)
+        settings.fix(
             {
                 "name": self.name,
                 "parts": self.parts,
@@ -184,28 +183,27 @@ class StreamingGNN:
                 "keys": "string" if types.get("key") == "string" else "int",
             }
         )
-        path, version = put_model(store, self.model)
+        path, version = put_model(settings, self.model)
         return Plan(
             name=self.name,
-            store=self.store,
-            arrays=self._arrays(self.store),
-            parts=self.parts,
+            store=uri,
+            arrays=self._arrays(uri),
             partitioner=self.partitioner,
-            schema=self.schema,
+            chain=ChainSpec.of(self.model),
+            config=self.config,
             model=path,
             model_version=version,
-            layers=len(self.model.layers),
-            degrees=self.model.degrees is not None,
-            destinations=self.model.reads_destinations,
             stop_on_dead_letter=self.on_dead_letter == "stop",
-            reduce=self.reduce,
-            forward=self.forward,
-            clock=self.clock,
-            epsilon=self.epsilon,
-            says=isinstance(self.model.head, Head),
-            alerts=self.alerts,
-            pairs=isinstance(self.model.head, PairHead),
+            plugins=plugins_of(self.model),
         )
+
+    def _folders(self) -> tuple[str, str]:
+        if self.store is None:
+            raise ValueError(
+                "this StreamingGNN has no store: call the command on the query that start() returned, or "
+                "name a store, StreamingGNN(..., store='graph')"
+            )
+        return self.store, self._arrays(self.store)
 
     def _arrays(self, store: str) -> str:
         return self.arrays or default_arrays(self.name, store)

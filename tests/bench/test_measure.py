@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say; how fast anything is, no test asks."""
+"""The results of benchmarks on LocalEngine are complete and consistent; speed itself is not tested."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from d3gnn.bench import (
 )
 from d3gnn.bench.check import TOLERANCE, compare
 from d3gnn.events import EdgeMode
-from d3gnn.kernel.local import LocalEngine
 from d3gnn.nn import GraphSAGE
+from d3gnn.runtime.local import LocalEngine
 from d3gnn.sources import SyntheticStream
 
 SMALL = ThroughputSettings(batch=100, layers=2, width=4)
 
 
 def plain(result: BenchResult) -> dict[str, Any]:
-    """The result as a reader of its JSON sees it."""
+    """The result after a round trip through JSON."""
     read: dict[str, Any] = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     return read
 
 
 @pytest.mark.parametrize("parts", [1, 3])
-def test_throughput_of_a_stream_with_everything(parts: int) -> None:
+def test_throughput_of_a_stream_with_every_kind_of_event(parts: int) -> None:
     stream = SyntheticStream(
         1000, deletes=0.2, vertex_deletes=0.02, feature_updates=0.1, bad=0.05, feature_width=3
     )
@@ -41,7 +41,7 @@ def test_throughput_of_a_stream_with_everything(parts: int) -> None:
     settings = ThroughputSettings(batch=100, parts=parts, width=4)
     result = plain(measure_throughput(synthetic_workload(stream), settings, on_events=seen.append))
     assert result["bench"] == "throughput"
-    assert result["settings"]["model"] == "GNN(3 -> SAGE(mean) 4 -> SAGE(mean) 4)"
+    assert result["settings"]["model"] == "GNN(3 -> SAGEConv(mean) 4 -> SAGEConv(mean) 4)"
     assert (result["events"], result["parts"], result["batches"]) == (len(stream), parts, 14)
     assert seen[-1] == len(stream)
     assert result["max_relative_error"] <= TOLERANCE
@@ -56,7 +56,7 @@ def test_throughput_of_a_stream_with_everything(parts: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["simple", "multi", "append"])
-def test_throughput_of_an_edge_list_of_names(tmp_path: Path, mode: EdgeMode) -> None:
+def test_throughput_of_an_edge_list_with_string_ids(tmp_path: Path, mode: EdgeMode) -> None:
     path = tmp_path / "edges.txt"
     path.write_text("".join(f"v{i % 7} v{i % 5} {i}\n" for i in range(50)))
     result = plain(measure_throughput(file_workload(path, mode, undirected=True), SMALL))
@@ -80,7 +80,7 @@ def test_growth() -> None:
 
 
 @pytest.mark.parametrize("stored", [[], [0], [1000, 1000]])
-def test_growth_needs_sizes_that_rise(stored: list[int]) -> None:
+def test_growth_refuses_sizes_that_do_not_increase(stored: list[int]) -> None:
     with pytest.raises(ValueError, match="stored: "):
         measure_growth(stored, SMALL, timed=2)
 
@@ -101,17 +101,17 @@ def test_partitioner(which: str) -> None:
         ({"batch": 0}, "batch=0"),
         ({"engine": "abacus"}, "choose one of local"),
         ({"partitioner": "dice"}, "choose one of hdrf, random"),
-        ({"aggregator": "median"}, "choose of sum, mean"),
+        ({"aggregator": "median"}, "use one of sum, mean"),
     ],
 )
-def test_settings_check_themselves(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         ThroughputSettings(**arguments)
 
 
-def test_an_engine_that_missed_something_is_found_out() -> None:
+def test_compare_detects_a_missed_batch() -> None:
     first, second = SyntheticStream(200, vertices=40).batches(100)
-    engine = LocalEngine(GraphSAGE([4, 4], seed=0), schema=SyntheticStream(200).schema)
+    engine = LocalEngine(GraphSAGE(4, 4, 1, seed=0), schema=SyntheticStream(200).schema)
     engine.apply(first)
     with pytest.raises(RuntimeError, match="not the same"):
         compare(engine, [first, second])

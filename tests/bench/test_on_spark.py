@@ -1,4 +1,4 @@
-"""The benchmarks that run a pipeline on Spark measure what they say."""
+"""The results of benchmarks on Spark are complete and consistent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = ThroughputSettings(batch=100, parts=2, engine="spark", width=4)
 
 
 @pytest.fixture(autouse=True)
-def _quickly(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+def _short_warm_up(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
     monkeypatch.setattr("d3gnn.bench.spark.WARM_UP_BATCHES", 1)
     monkeypatch.setattr("d3gnn.bench.latency.EMPTY_BATCHES", 2)
     monkeypatch.setattr("d3gnn.bench.latency._HEAD_START", 1.0)
@@ -40,7 +40,7 @@ def test_latency() -> None:
     assert result["events"] == 2000
     assert seen[-1] >= 2000
     assert 0 < result["p50_ms"] <= result["p95_ms"] <= result["p99_ms"] <= result["max_ms"]
-    # Nothing comes out before its batch is over, and nothing is older than the run.
+    # An output is as old as its batch at least, and no older than the run.
     assert result["p50_ms"] >= 0.5 * result["batch_ms_p50"]
     assert result["max_ms"] < 60_000
     assert result["empty_batch_ms"] > 0
@@ -52,8 +52,8 @@ def test_latency() -> None:
 @pytest.mark.parametrize(
     "arguments", [{"rate": 0.0}, {"seconds": -1.0}, {"parts": 0}, {"rate": 0.1, "seconds": 1.0}]
 )
-def test_latency_settings_check_themselves(arguments: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"at least 1|more than 0|not a single event"):
+def test_wrong_latency_settings_are_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"at least 1|above 0|not a single event"):
         LatencySettings(**arguments)
 
 
@@ -68,7 +68,7 @@ def test_growth() -> None:
     assert len(result["ratio_by_round"]) == 1
 
 
-def test_throughput_says_how_even_the_parts_are() -> None:
+def test_throughput_reports_the_imbalance_of_parts() -> None:
     result = plain(measure_throughput(synthetic_workload(SyntheticStream(600, 100)), SMALL))
     assert 1 <= result["imbalance"] <= 2
     assert result["max_relative_error"] < TOLERANCE
@@ -79,9 +79,9 @@ def test_stages() -> None:
     spent = result["milliseconds"]
     assert set(spent) == {"source", "planning", "kernels", "tasks and rows", "commits", "other"}
     assert all(value >= 0 for value in spent.values())
-    assert result["recovered_edges"] == 400  # three batches, and the one that found nothing
+    assert result["recovered_edges"] == 400  # three batches, and the one that rebuilt the arrays
     assert result["recovery_s"] > 0
-    assert result["cold_start_s"] is None  # there was a session
+    assert result["cold_start_s"] is None  # the test has a Spark session already
 
 
 def test_stages_add_up_to_the_batch() -> None:
@@ -98,6 +98,6 @@ def test_stages_add_up_to_the_batch() -> None:
     }  # fmt: skip
 
 
-def test_too_few_events(tmp_path: Path) -> None:
+def test_a_stream_with_too_few_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="too few"):
         measure_stages(synthetic_workload(SyntheticStream(150)), SMALL)

@@ -1,4 +1,4 @@
-"""The report says what the results say, in Markdown and in HTML."""
+"""The report contains the numbers of its results, in Markdown and in HTML."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def result(bench: str, settings: dict[str, Any] | None = None, **measured: Any) 
         "version": "7.8.9",
         "settings": settings or {},
         "machine": MACHINE,
-        "made": "2026-02-03T10:20:30+00:00",
+        "measured_at": "2026-02-03T10:20:30+00:00",
         "command": f"d3gnn bench {bench} --json",
         **measured,
     }
@@ -116,7 +116,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_full_report_is_there(folder: Path) -> None:
+def test_all_files_are_written(folder: Path) -> None:
     assert json.loads((folder / "results.json").read_text()) == FULL
     assert {path.name for path in (folder / "plots").iterdir()} == {
         "throughput.svg", "peers-1-web.svg", "growth.svg", "latency-1.svg", "stages.svg",
@@ -129,7 +129,7 @@ def test_a_full_report_is_there(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["report.md", "report.html"])
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "Abacus 9000", "7.8.9", "2026-02-03 10:20",  # where and when
         "98,765 edges/s", "43,211 edges/s", "400 x", "30.0 x", "402 / 811 ms", "1.04 x",  # the summary
@@ -143,49 +143,49 @@ def test_a_full_report_is_there(folder: Path) -> None:
         *sorted({r["command"] for r in FULL}),
     ],
 )  # fmt: skip
-def test_what_went_in_comes_out(folder: Path, name: str, said: str) -> None:
-    assert said in (folder / name).read_text(encoding="utf-8")
+def test_the_report_contains_the_results(folder: Path, name: str, text: str) -> None:
+    assert text in (folder / name).read_text(encoding="utf-8")
 
 
-def test_losses_are_plain_to_see(folder: Path) -> None:
+def test_losses_are_highlighted(folder: Path) -> None:
     markdown = (folder / "report.md").read_text(encoding="utf-8")
-    lost = part(markdown, "Where d3gnn loses")
-    assert "slower in 2 of the 8 ratios" in lost
+    lost = part(markdown, "Where d3gnn is slower")
+    assert "slower in 2 of the 8 comparisons" in lost
     # Worst first: Spark against Ripple takes 200 times as long, local 2.5 times.
     worst, other = (line for line in lost.splitlines() if "**" in line)
-    assert "d3gnn on Spark | Ripple | 1 | **slower: 0.005 x** | 200 " in worst
-    assert "d3gnn local | Ripple | 1 | **slower: 0.4 x** | 2.50 " in other
-    assert "**slower: 0.4 x**" in part(markdown, "Against other systems")
+    assert "d3gnn on Spark | delta propagation (RIPPLE) | 1 | **slower: 0.005 x** | 200 " in worst
+    assert "d3gnn LocalEngine | delta propagation (RIPPLE) | 1 | **slower: 0.4 x** | 2.50 " in other
+    assert "**slower: 0.4 x**" in part(markdown, "Comparison with other systems")
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.count('<td class="n loss">slower: 0.4 x</td>') == 2
 
 
-def test_no_losses_is_said_too(tmp_path: Path) -> None:
+def test_a_report_without_losses(tmp_path: Path) -> None:
     markdown, _ = render([peers(1, {"dgl_full": 2.0, "local": 1.0})], tmp_path / "one")
-    assert "In none of the 1 ratios" in part(markdown, "Where d3gnn loses")
+    assert "slower in none of the 1 comparisons" in part(markdown, "Where d3gnn is slower")
     markdown, _ = render([result("partitioner")], tmp_path / "two")
-    assert "No result here compares" in part(markdown, "Where d3gnn loses")
+    assert "No result compares" in part(markdown, "Where d3gnn is slower")
 
 
-def test_ratios_follow_from_times_where_a_result_has_none(tmp_path: Path) -> None:
+def test_speed_ups_are_computed_from_times_if_missing(tmp_path: Path) -> None:
     bare = peers(1, {"ripple": 0.9999, "local": 1.0})
     del bare["speedup"]
     markdown, _ = render([bare], tmp_path)
-    assert "slower: 0.9999 x" in part(markdown, "Where d3gnn loses")
+    assert "slower: 0.9999 x" in part(markdown, "Where d3gnn is slower")
 
 
 class Page(HTMLParser):
-    """Collects the tags of a page, and what they refer to."""
+    """Collects the tags of a page and their links."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[str] = []
         self.open: list[str] = []
-        self.refers: list[str] = []
+        self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
-        self.refers += [value or "" for name, value in attrs if name in ("src", "href")]
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
         if tag not in ("meta", "img"):
             self.open.append(tag)
 
@@ -193,15 +193,15 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-def test_the_page_needs_nothing_else(folder: Path) -> None:
+def test_the_page_is_self_contained(folder: Path) -> None:
     page = Page()
     page.feed((folder / "report.html").read_text(encoding="utf-8"))
     assert page.open == []
     assert page.tags.count("img") == 5
-    assert all(refers.startswith(("#", "data:image/svg+xml;base64,")) for refers in page.refers)
+    assert all(links.startswith(("#", "data:image/svg+xml;base64,")) for links in page.links)
 
 
-def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_text_is_escaped(tmp_path: Path) -> None:
     results = [
         {**r, "settings": {**r["settings"], "workload": EVIL}, "note": EVIL, "command": EVIL} for r in FULL
     ]
@@ -221,17 +221,17 @@ def test_text_is_shown_as_it_is(tmp_path: Path) -> None:
     assert all("<" not in path.name for path in (tmp_path / "plots").iterdir())
 
 
-def test_an_unknown_kind_is_a_plain_table(tmp_path: Path) -> None:
+def test_an_unknown_kind_becomes_a_plain_table(tmp_path: Path) -> None:
     strange = result("warp", {"workload": "stars"}, speed=9.91, inner={"a": 12_345}, many=list(range(20)))
     for text in render([strange], tmp_path):
-        for said in ("warp, stars", "9.91", "inner a", "12,345", "and 8 more", "d3gnn bench warp --json"):
-            assert said in text
+        for expected in ("warp, stars", "9.91", "inner a", "12,345", "and 8 more", "d3gnn bench warp --json"):
+            assert expected in text
 
 
 @pytest.mark.parametrize(
     "bench", ["throughput", "peers", "growth", "latency", "stages", "partitioner", "warp", None]
 )
-def test_what_is_missing_is_a_dash(tmp_path: Path, bench: str | None) -> None:
+def test_missing_values_become_a_dash(tmp_path: Path, bench: str | None) -> None:
     odd = {
         "settings": 3, "machine": "m", "batch": "many", "systems": {"local": None}, "speedup": [],
         "sizes": [{}], "timeline": [{}], "milliseconds": {"a": None}, "edges_per_second": None, "rate": None,
@@ -242,31 +242,31 @@ def test_what_is_missing_is_a_dash(tmp_path: Path, bench: str | None) -> None:
     assert not list((tmp_path / "plots").iterdir())
 
 
-def test_results_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
+def test_settings_that_differ_are_shown(tmp_path: Path) -> None:
     markdown, _ = render([throughput("local", 10, 5.0), throughput("local", 10, 6.0, parts=8)], tmp_path)
     assert "| web, parts 2 |" in markdown
     assert "| web, parts 8 |" in markdown
 
 
-def test_machines_that_differ_are_told_apart(tmp_path: Path) -> None:
+def test_machines_that_differ_have_their_own_columns(tmp_path: Path) -> None:
     less = {**FULL[0], "machine": {"cpu": "Abacus 9000"}}
     other = {**FULL[0], "machine": {"cpu": "Sand"}}
     markdown, _ = render([FULL[0], less, other], tmp_path)
     assert "| CPU | Abacus 9000 | Sand |" in markdown
 
 
-def test_no_results_is_a_mistake(tmp_path: Path) -> None:
+def test_an_empty_list_of_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="d3gnn bench throughput --json"):
         write_report([], tmp_path / "none")
     assert not (tmp_path / "none").exists()
 
 
 def settings() -> dict[str, Any]:
-    """Those of matplotlib, but for the one that loads pyplot when asked for."""
+    """The settings of matplotlib, except `backend`: reading it imports pyplot."""
     return {name: mpl.rcParams[name] for name in mpl.rcParams if name != "backend"}
 
 
-def test_drawing_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_charts_change_no_global_state(tmp_path: Path) -> None:
     before, pyplot = settings(), sys.modules.get("matplotlib.pyplot")
     figures = pyplot.get_fignums() if pyplot else []
     write_report([{**FULL[0], "settings": {"workload": "\u65e5\u672c"}}], tmp_path / "one")

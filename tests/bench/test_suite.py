@@ -1,4 +1,4 @@
-"""The commands of the report are ones that there are."""
+"""The commands of the report exist, and accept their options."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from d3gnn.cli import app
 
 
 def parse(arguments: list[str]) -> None:
-    """Let the command line read them, without doing anything."""
+    """Parse the arguments, without running the command."""
     bench = typer.main.get_command(app).commands["bench"]  # type: ignore[attr-defined]
     name, *options = arguments
     command: click.Command = bench.commands[name]
@@ -21,7 +21,7 @@ def parse(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_all_of_them_are_understood(quick: bool) -> None:
+def test_all_commands_can_be_parsed(quick: bool) -> None:
     lists = list(suite(None, quick=quick))
     for arguments in lists:
         parse(arguments)
@@ -32,7 +32,7 @@ def test_all_of_them_are_understood(quick: bool) -> None:
     assert any("20500000" in arguments for arguments in lists) != quick
 
 
-def test_real_streams_where_they_are(shared_data: Path) -> None:
+def test_real_streams_are_used_if_present(shared_data: Path) -> None:
     lists = list(suite(shared_data))
     for arguments in lists:
         parse(arguments)

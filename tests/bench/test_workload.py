@@ -1,4 +1,4 @@
-"""What benchmarks run on."""
+"""Workloads of benchmarks: edge lists, event files and synthetic streams."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def edge_list(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_edge_list_is_a_multigraph_in_the_order_of_time(edge_list: Path) -> None:
+def test_an_edge_list_is_a_multigraph_ordered_by_time(edge_list: Path) -> None:
     workload = file_workload(edge_list)
     assert (workload.events, workload.schema.edges, workload.in_order) == (3, "multi", True)
     assert [batch.src.to_list() for batch in workload.batches(2)] == [[2, 3], [1]]
@@ -37,12 +37,12 @@ def test_an_edge_list_with_deletes_is_simple(tmp_path: Path) -> None:
     assert batch.src.to_list() == ["a", "b", "a"]
 
 
-def test_the_kind_of_edges_can_be_chosen(edge_list: Path) -> None:
+def test_the_edge_mode_can_be_chosen(edge_list: Path) -> None:
     assert file_workload(edge_list, "append").schema.edges == "append"
     assert synthetic_workload(SyntheticStream(10), "simple").schema.edges == "simple"
 
 
-def test_a_limit_stops_early(edge_list: Path) -> None:
+def test_a_limit_ends_the_stream(edge_list: Path) -> None:
     assert file_workload(edge_list, limit=2).events == 2
     workload = synthetic_workload(SyntheticStream(100)).limited(35)
     assert workload.events == 35
@@ -51,7 +51,7 @@ def test_a_limit_stops_early(edge_list: Path) -> None:
         file_workload(edge_list, limit=0)
 
 
-def test_an_event_file_brings_its_schema(tmp_path: Path) -> None:
+def test_an_event_file_contains_its_schema(tmp_path: Path) -> None:
     stream = SyntheticStream(100, feature_updates=0.5, feature_width=3, undirected=True)
     (batch,) = stream.batches(1000)
     pq.write_table(with_schema(batch.to_arrow(), stream.schema), tmp_path / "events.parquet")
@@ -61,7 +61,7 @@ def test_an_event_file_brings_its_schema(tmp_path: Path) -> None:
     assert again.to_arrow().equals(batch.to_arrow())
 
 
-def test_the_schema_of_an_event_file_without_one_follows_from_its_events(tmp_path: Path) -> None:
+def test_a_missing_schema_is_inferred_from_the_events(tmp_path: Path) -> None:
     stream = SyntheticStream(100, feature_updates=0.5, feature_width=3, deletes=0.2)
     (batch,) = stream.batches(1000)
     pq.write_table(batch.to_arrow(), tmp_path / "events.parquet")
@@ -69,13 +69,13 @@ def test_the_schema_of_an_event_file_without_one_follows_from_its_events(tmp_pat
     assert workload.schema == GraphSchema(edges="simple", features={"x": 3})
 
 
-def test_files_that_hold_nothing_or_nonsense_are_refused(tmp_path: Path) -> None:
+def test_empty_and_invalid_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "events.parquet"
     pq.write_table(pa.table({"op": pa.array([], pa.string()), "element": [], "src": []}), path)
     with pytest.raises(EdgeListError, match="no events"):
         file_workload(path)
     pq.write_table(pa.table({"op": ["create"], "element": ["vertex"], "src": [0.5]}), path)
-    with pytest.raises(EdgeListError, match="ids and edge keys are integers or strings"):
+    with pytest.raises(EdgeListError, match="ids and edge keys must be integers or strings"):
         file_workload(path)
     path.write_bytes(b"PAR1 and no more")
     with pytest.raises(EdgeListError, match="write the file again"):

@@ -1,8 +1,10 @@
-"""The command line: what each command prints, writes and answers with."""
+"""The command line: output, files and exit codes of each command."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,15 +19,16 @@ from d3gnn.bench import file_workload
 from d3gnn.cli import app
 from d3gnn.events import Element, EventBatch
 from d3gnn.nn import GraphSAGE
-from d3gnn.testing import Witness
+from d3gnn.testing import OracleChecker
 
+DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 PNG = b"\x89PNG\r\n\x1a\n"
 THROUGHPUT_FIELDS = {
     "edges_per_second", "batch_ms_p50", "batch_ms_p99", "batch_ms_by_tenth", "kernel_share",
     "messages_per_edge", "bytes_moved", "replication_factor", "max_relative_error", "events", "vertices",
 }  # fmt: skip
 MORE_FIELDS = {
-    "bench", "version", "made", "machine", "settings", "imbalance", "engine", "batch", "parts",
+    "bench", "version", "measured_at", "machine", "settings", "imbalance", "engine", "batch", "parts",
     "partitioner", "threads", "seconds",
     "events_per_second", "batches", "stored_edges", "bytes_per_edge", "bytes_per_vertex", "recomputed",
 }  # fmt: skip
@@ -69,6 +72,22 @@ def test_help_says_how(command: tuple[str, ...]) -> None:
     assert f"Usage: d3gnn {' '.join(command)}".strip() in out
 
 
+@pytest.mark.parametrize("command", ["run", "verify", "demo", "generate"])
+def test_the_documentation_has_all_options_and_no_others(command: str) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    section = re.split(r"^## ", text.split(f"## `d3gnn {command}`\n")[1], flags=re.MULTILINE)[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    documented = set(re.findall(r"`(--[a-z-]+)", " ".join(rows)))
+    shown = set(re.findall(r"(?<!\S)--[a-z-]+", _options(run(command, "--help")[0])))
+    assert documented == shown - {"--help"}
+
+
+def _options(text: str) -> str:
+    """The left column of the panels of a help text."""
+    rows = re.findall(r"^│ [ *]? *(--[a-z-]+)", text, re.MULTILINE)
+    return " ".join(rows)
+
+
 # ---------------------------------------------------------------------- generate
 
 
@@ -94,10 +113,10 @@ def test_generate_read_back_and_run(tmp_path: Path) -> None:
     table = pq.read_table(path)
     assert len(table) == 596
     workload = file_workload(path)
-    engine = LocalEngine(GraphSAGE([3, 4, 2], seed=0), parts=2, schema=workload.schema)
-    witness = Witness(engine)
+    engine = LocalEngine(GraphSAGE(3, 4, 2, 2, seed=0), parts=2, schema=workload.schema)
+    checker = OracleChecker(engine)
     for batch in workload.batches(50):
-        witness.apply(batch)
+        checker.apply(batch)
     assert len(engine) > 0
 
 
@@ -156,7 +175,7 @@ def test_throughput_of_a_generated_file(tmp_path: Path) -> None:
 def test_growth() -> None:
     arguments = ("bench", "growth", "--stored", "300,900", "--batch", "100", "--timed", "2", "--width", "4")
     result = run_json(*arguments)
-    about = {"bench", "version", "made", "machine", "settings"}
+    about = {"bench", "version", "measured_at", "machine", "settings"}
     assert set(result) == about | {"sizes", "ratio", "growth", "ratio_by_round"}
     assert [row["stored_edges"] for row in result["sizes"]] == [300, 900]
     assert "messages per edge" in run(*arguments)[0]
@@ -183,15 +202,29 @@ def test_demo(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "out" / "demo.png").read_bytes().startswith(PNG)
 
 
+def test_a_demo_without_matplotlib_prints_how_to_get_the_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        sys.modules["d3gnn.cli.demo"], "find_spec", lambda name: None if name == "matplotlib" else found(name)
+    )
+    monkeypatch.setitem(sys.modules, "matplotlib", None)  # importing it fails
+    _, err = run("demo", "--engine", "local", "--edges", "300", "--out", tmp_path)
+    assert "exact: " in err
+    assert "matplotlib is not installed (pip install 'd3gnn[plot]')" in err
+    assert not (tmp_path / "demo.png").exists()
+
+
 @pytest.mark.parametrize("edges", ["1", "30"])
 def test_a_tiny_demo(tmp_path: Path, edges: str) -> None:
     run("demo", "--engine", "local", "--edges", edges, "--parts", "1", "--out", tmp_path)
     assert (tmp_path / "demo.png").stat().st_size > 0
 
 
-def test_a_demo_that_is_wrong_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_demo_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forgetful(self: LocalEngine, events: EventBatch) -> Any:
-        """Leave out every feature."""
+        """Ignore all features."""
         return apply(self, events.take(events.element != Element.FEATURE))
 
     apply = LocalEngine.apply
@@ -217,12 +250,12 @@ def test_a_report_of_results(tmp_path: Path) -> None:
     (tmp_path / "results.json").write_text(out)
     out, _ = run("bench", "report", "--results", tmp_path / "results.json", "--out", tmp_path / "report")
     assert out == f"{tmp_path / 'report' / 'report.html'}\n"
-    assert "Ripple" in (tmp_path / "report" / "report.md").read_text()
+    assert "RIPPLE" in (tmp_path / "report" / "report.md").read_text()
     run("bench", "report", "--results", tmp_path / "report" / "results.json", "--out", tmp_path)
     assert (tmp_path / "report.md").read_text() == (tmp_path / "report" / "report.md").read_text()
     (tmp_path / "bad.json").write_text("{")
     _, err = run("bench", "report", "--results", tmp_path / "bad.json", "--out", tmp_path, code=2)
-    assert "holds no results of d3gnn bench --json" in err
+    assert "is not a file of results from d3gnn bench --json" in err
 
 
 # ---------------------------------------------------------------------- mistakes
@@ -234,24 +267,24 @@ def test_a_report_of_results(tmp_path: Path) -> None:
         (("bench", "throughput"), "give either --edges FILE or --synthetic EDGES"),
         (("bench", "throughput", "--edges", "nothing.csv"), "edge list nothing.csv does not exist"),
         (("bench", "throughput", "--edges", "x", "--synthetic", "9"), "give either"),
-        (("bench", "throughput", "--synthetic", "0"), "edges=0: at least 1"),
-        (("bench", "throughput", "--synthetic", "9", "--parts", "0"), "parts=0: at least 1"),
-        (("bench", "throughput", "--synthetic", "9", "--limit", "0"), "limit=0: at least 1"),
-        (("bench", "growth", "--stored", "many"), "--stored many: numbers with commas between"),
+        (("bench", "throughput", "--synthetic", "0"), "edges=0: must be at least 1"),
+        (("bench", "throughput", "--synthetic", "9", "--parts", "0"), "parts=0: must be at least 1"),
+        (("bench", "throughput", "--synthetic", "9", "--limit", "0"), "limit=0: must be at least 1"),
+        (("bench", "growth", "--stored", "many"), "--stored many: must be integers separated by commas"),
         (("bench", "growth", "--stored", "1000,900"), "900 comes after 1000"),
-        (("bench", "partitioner", "--parts", "0"), "at least 1 of each"),
+        (("bench", "partitioner", "--parts", "0"), "both must be at least 1"),
         (("bench", "peers", "--synthetic", "100", "--systems", "abacus"), "choose some of dgl_full"),
-        (("bench", "peers", "--synthetic", "100", "--batch", "0"), "batch=0: at least 1"),
+        (("bench", "peers", "--synthetic", "100", "--batch", "0"), "batch=0: must be at least 1"),
         (("bench", "peers", "--synthetic", "100", "--systems", "local"), "take a longer stream"),
-        (("bench", "latency", "--rate", "0"), "rate=0.0: more than 0"),
+        (("bench", "latency", "--rate", "0"), "rate=0.0: must be above 0"),
         (("bench", "latency", "--synthetic", "10", "--seconds", "2"), "but the stream has 10"),
         (("bench", "stages"), "give either --edges FILE or --synthetic EDGES"),
         (("bench", "report", "--results", "nothing.json"), "nothing.json: No such file"),
         (("generate", "no/such/folder/x.parquet"), "the folder no/such/folder does not exist"),
         (("generate", "."), "is a folder"),
-        (("generate", "x.parquet", "--deletes", "2"), "deletes=2.0: a share of the edges"),
-        (("demo", "--batch", "0"), "batch=0: at least 1"),
-        (("demo", "--parts", "0"), "parts=0: at least 1"),
+        (("generate", "x.parquet", "--deletes", "2"), "deletes=2.0: must be a share of the edges"),
+        (("demo", "--batch", "0"), "batch=0: must be at least 1"),
+        (("demo", "--parts", "0"), "parts=0: must be at least 1"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_2(

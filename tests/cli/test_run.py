@@ -1,4 +1,4 @@
-"""`d3gnn run` and the demo on Spark: files in, a table out, and errors that speak to people."""
+"""`d3gnn run` and the demo on Spark: files in, a table out, and errors of one line."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from d3gnn import __version__
 from d3gnn.cli import app
 from d3gnn.cli.spark import first_words, known_problem
 from d3gnn.events import Event, GraphSchema
-from d3gnn.kernel.reference import Oracle, embeddings, relative_error
-from d3gnn.nn import GNN, SAGE, GraphSAGE, Regressor
+from d3gnn.nn import GNN, GraphSAGE, Regressor, SAGEConv
+from d3gnn.oracle import Oracle, embeddings, relative_error
+from d3gnn.runtime.plan import default_arrays
 from d3gnn.sources.files import TimeUnit, look
 from d3gnn.sources.stream import stream_events
 from d3gnn.spark.frames import event_columns
-from d3gnn.spark.runtime import default_arrays
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SCHEMA = GraphSchema(features={"x": 2})
@@ -72,9 +72,9 @@ def places(folder: Path) -> list[Any]:
 
 
 def table(folder: Path) -> dict[Any, list[float]]:
-    """The newest row of each id, as anybody could read it."""
+    """The newest row of each id, as any reader sees it."""
     rows = ds.dataset(folder / "out").to_table().to_pylist()
-    newest = {row["id"]: row for row in sorted(rows, key=lambda row: row["batch"])}
+    newest = {row["id"]: row for row in sorted(rows, key=lambda row: row["batch_id"])}
     return {id: row["embedding"] for id, row in newest.items() if not row["deleted"]}
 
 
@@ -110,7 +110,7 @@ WRITTEN: dict[str, tuple[str, list[Any]]] = {
         '{"element": "feature", "src": 1, "value": [0.5, -2], "time": 7}\n',
         EVENTS,
     ),
-    "blanks.txt": ("# by hand\n1  2 1000000000\n\n 3\tx 1000000001 \n", EDGES),
+    "blanks.txt": ("# a comment\n1  2 1000000000\n\n 3\tx 1000000001 \n", EDGES),
     "odd [1]*.txt.gz": ("src dst ts\n1 2 1000000000\n3 x 1000000001\n", EDGES),
     "signs.csv": ("# op\n1000000000,+,1,2\n1000000001,+,3,x\n", EDGES),
     "zones.json": (
@@ -154,7 +154,7 @@ def _as_pandas_writes(path: Path) -> Path:
 
 
 def test_each_way_of_writing_events(spark: SparkSession, tmp_path: Path) -> None:
-    """One stream of them all, which is quicker than one for each."""
+    """One stream of all of them, which is faster than one for each."""
     paths = {name: write(tmp_path / name, text) for name, (text, _) in WRITTEN.items()}
     paths["pandas.parquet"] = _as_pandas_writes(tmp_path / "pandas.parquet")
     expected = {name: events for name, (_, events) in WRITTEN.items()} | {"pandas.parquet": EVENTS}
@@ -180,7 +180,7 @@ def test_each_way_of_writing_events(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_all_kinds_of_events_over_several_starts(spark: SparkSession, folder: Path) -> None:
-    oracle, model = Oracle(SCHEMA), GraphSAGE([2, 8, 4], seed=3)
+    oracle, model = Oracle(SCHEMA), GraphSAGE(2, 8, 2, 4, seed=3)
     model.save(folder / "model.safetensors")
     head = "op,element,src,dst,feature,value,time\n"
     write(
@@ -210,7 +210,7 @@ def test_all_kinds_of_events_over_several_starts(spark: SparkSession, folder: Pa
     assert (result["version"], result["finished"], result["restarted"]) == (__version__, True, 0)
     assert (result["events"], result["batches"], result["dead_letters"]) == (8, 2, 2)
     assert result["dead_letter_reasons"]["the edge does not exist"] == 1
-    assert result["embeddings"] == ds.dataset(folder / "out").count_rows()
+    assert result["rows"] == ds.dataset(folder / "out").count_rows()
     assert result["tombstones"] == 1
     assert "found: events in CSV: op = op (string)" in err
     assert "first batch" in err
@@ -220,7 +220,7 @@ def test_all_kinds_of_events_over_several_starts(spark: SparkSession, folder: Pa
 
     _, err = run(*command)
     assert "0 events in 0 batches" in err
-    assert "there was nothing new" in err
+    assert "no new input: each file is read once" in err
 
     write(folder / "in" / "c.csv", head + "create,edge,cho,ann,,,9\n", 2)
     oracle.apply([Event("create", "edge", "cho", "ann", time=9)])
@@ -236,9 +236,9 @@ def test_all_kinds_of_events_over_several_starts(spark: SparkSession, folder: Pa
         assert message in err.splitlines()[-1]
 
     refused("parts is 2 in the store, and 4 here", *command, "--parts", "4")
-    refused("was begun with ids not given, not integer", *command, "--ids", "integer")
-    refused("was begun with input", "run", folder / "model.safetensors", *places(folder))
-    refused("was begun with output", *command, "--output", folder / "other")
+    refused("was started with ids not given, not integer", *command, "--ids", "integer")
+    refused("was started with input", "run", folder / "model.safetensors", *places(folder))
+    refused("was started with output", *command, "--output", folder / "other")
     refused("has files already", *command, "--checkpoint", folder / "other")
 
 
@@ -250,7 +250,7 @@ def test_a_file_is_cut_and_a_bad_event_stops(spark: SparkSession, folder: Path) 
     assert [json.loads(out)[name] for name in ("events", "batches", "last_batch")] == [40, 3, 2]
     oracle = Oracle(GraphSchema(edges="multi", directed=False, features={"x": 3}))
     oracle.apply([Event("create", "edge", int(s), int(d), time=int(t)) for s, d, t in map(str.split, lines)])
-    check(folder, oracle, GraphSAGE([3, 4], "sum", seed=0))
+    check(folder, oracle, GraphSAGE(3, 4, 1, aggr="sum", seed=0))
 
     bad = write(folder / "bad.csv", "op,src,dst,time\ncreate,1,2,1\ndelete,3,4,2\n")
     _, err = run("run", bad, *places(folder / "bad"), "--on-dead-letter", "stop", code=2)
@@ -259,7 +259,7 @@ def test_a_file_is_cut_and_a_bad_event_stops(spark: SparkSession, folder: Path) 
 
 def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> None:
     torch.manual_seed(0)
-    GNN([SAGE(3, 4)], Regressor()).save(folder / "model.safetensors")
+    GNN([SAGEConv(3, 4)], Regressor()).save(folder / "model.safetensors")
     path = write(folder / "edges.csv", "".join(["src,dst\n", *(f"{i},{(i * 7) % 30}\n" for i in range(30))]))
     command: list[str | Path] = ["run", path, "--model", folder / "model.safetensors"]
     run(*command, *places(folder / "all"))
@@ -270,7 +270,7 @@ def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> Non
 
 @contextmanager
 def interrupted(folder: Path, batches: int, more: str | None = None) -> Iterator[None]:
-    """Ctrl-C as soon as so many batches are committed; after the first comes one more file, if given."""
+    """Ctrl-C after this number of commits; after the first one, a file with `more` is added if given."""
 
     def commits(wanted: int) -> None:
         for _ in range(600):
@@ -300,21 +300,19 @@ def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
     assert set(table(folder)) == {1, 2, 3}
 
 
-def test_what_waits_is_sent_when_a_run_is_stopped(spark: SparkSession, folder: Path) -> None:
+def test_pending_changes_are_flushed_when_a_run_is_stopped(spark: SparkSession, folder: Path) -> None:
     write(folder / "in" / "a.csv", "src,dst,ts\n1,2,10\n3,2,11\n")
     options = ("--follow", "--every", 0.1, "--window", "tumbling:3600", "--clock", "event")
     with interrupted(folder, 2, "src,dst,ts\n4,2,12\n"):
         _, err = run("run", folder / "in", *places(folder), *options)
-    assert (
-        "windows: Tumbling(interval=3600.0), by event time; whole numbers in ts count as microseconds" in err
-    )
+    assert "windows: Tumbling(interval=3600.0), by event time; integers in ts are microseconds" in err
     assert "stopped after" in err
-    assert "wait in windows" not in err
+    assert "pending in windows" not in err
     assert "exact: 4 vertices" in run("verify", "--checkpoint", folder / "checkpoint")[1]
 
 
 def test_event_time_can_be_in_seconds(spark: SparkSession, folder: Path) -> None:
-    """What waits since 10 s is due at 15 s, when an event of that time comes, together with that of 11 s."""
+    """A change pending since 10 s is due at 15 s, with an event of that time, together with one of 11 s."""
     write(folder / "in" / "a.csv", "src,dst,ts\n1,2,10\n")
     write(folder / "in" / "b.csv", "src,dst,ts\n3,2,11\n", 1)
     write(folder / "in" / "c.csv", "src,dst,ts\n4,5,15\n", 2)
@@ -325,24 +323,24 @@ def test_event_time_can_be_in_seconds(spark: SparkSession, folder: Path) -> None
     assert "time = ts (bigint in s)" in err
     assert "by event time\n" in err
     rows = ds.dataset(folder / "out").to_table().to_pylist()
-    of_two = {row["batch"]: row["time"] for row in rows if row["id"] == 2}
-    assert of_two == {0: 10_000_000, 2: 11_000_000}, "its first value, which does not wait, and both edges"
+    of_two = {row["batch_id"]: row["time"].timestamp() for row in rows if row["id"] == 2}
+    assert of_two == {0: 10, 2: 11}, "its first value, which is never delayed, and both edges"
     _, err = run(*command, "--ts-unit", "ms", code=2)
-    assert "was begun with ts-unit s, not ms" in err
+    assert "was started with ts-unit s, not ms" in err
 
 
-def test_what_waits_is_told_of(spark: SparkSession, folder: Path) -> None:
+def test_pending_changes_are_reported(spark: SparkSession, folder: Path) -> None:
     for number in range(40):
         write(folder / "in" / f"{number}.csv", f"src,dst,ts\n{number % 7},{number % 5},{number}\n", number)
     command = ("run", folder / "in", *places(folder), "--batch-files", 1, "--window", "tumbling:3600")
     with interrupted(folder, 3):
         _, err = run(*command, code=130)
-    assert "changes wait in windows; the next run sends them" in err
+    assert "changes are pending in windows; the next run flushes them" in err
     _, err = run("verify", "--checkpoint", folder / "checkpoint", code=1)
-    assert "not yet: " in err
-    assert "wait in windows: let a run end by itself (without --follow)" in err
+    assert "pending: " in err
+    assert "windows hold changes back; flush them with `d3gnn run` without --follow" in err
     _, err = run(*command)
-    assert "wait in windows" not in err
+    assert "pending in windows" not in err
     assert "exact: 7 vertices" in run("verify", "--checkpoint", folder / "checkpoint")[1]
 
 
@@ -364,26 +362,26 @@ def test_demo_on_spark(spark: SparkSession, folder: Path) -> None:
         (("nothing",), "nothing does not exist; give a file or a folder"),
         (("empty",), "empty has no files yet"),
         (("a.csv", "--ts", "when"), "a.csv has no column 'when' for time; its columns are src, dst, x"),
-        (("a.csv", "--widths", "8"), "the input's width and at least one layer's"),
-        (("a.csv", "--widths", "8,many"), "--widths 8,many: numbers with commas between"),
-        (("a.csv", "--features", "x=3", "--widths", "8,4"), "the model takes 8 inputs"),
-        (("a.csv", "--features", "x"), "--features x: names and widths"),
+        (("a.csv", "--widths", "8"), "the width of the input and of at least one layer is needed"),
+        (("a.csv", "--widths", "8,many"), "--widths 8,many: must be integers separated by commas"),
+        (("a.csv", "--vertex-features", "x=3", "--widths", "8,4"), "the model takes 8 inputs"),
+        (("a.csv", "--vertex-features", "x"), "--vertex-features x: must be names and widths"),
         (("v.csv", "--widths", "8,4"), "takes 8 inputs, but the first value of a vertex has 3 numbers"),
         (("a.csv", "--model", "nothing"), "no model at nothing"),
         (("a.csv", "--model", "a.csv"), "a.csv is not a safetensors file"),
         (("a.csv", "--model", "a.csv", "--widths", "8,4"), "leave out the other options"),
-        (("a.csv", "--classes", "a"), "--classes a: numbers of classes"),
-        (("a.csv", "--threshold", "0.5"), "alerts need a head"),
-        (("a.csv", "--parts", "0"), "parts=0: at least 1"),
-        (("a.csv", "--batch", "0"), "--batch 0: at least 1"),
+        (("a.csv", "--classes", "a"), "--classes a: must be class numbers"),
+        (("a.csv", "--threshold", "0.5"), "alerts need a model with a head"),
+        (("a.csv", "--parts", "0"), "parts=0: must be an integer of at least 1"),
+        (("a.csv", "--batch", "0"), "--batch 0: must be at least 1"),
         (("a.csv", "--follow"), "--follow waits for new files in a folder"),
-        (("a.csv", "--follow", "--every", "-1"), "--every -1.0: 0 seconds or more"),
-        ((".", "--batch", "5"), "--batch cuts a single file"),
-        ((".", "--batch-files", "0"), "--batch-files 0: at least 1"),
-        ((".",), "--output out lies in the input folder"),
+        (("a.csv", "--follow", "--every", "-1"), "--every -1.0: must be 0 seconds or more"),
+        ((".", "--batch", "5"), "--batch cuts single files"),
+        ((".", "--batch-files", "0"), "--batch-files 0: must be at least 1"),
+        ((".",), "--output out is inside the input folder ."),
         (("a.csv", "--output", "a.csv"), "--output a.csv is a file"),
         (("a.csv", "--checkpoint", "out"), "are the same folder"),
-        (("a.csv", "--checkpoint", "other"), "other is the checkpoint of another query"),
+        (("a.csv", "--checkpoint", "other"), "other belongs to a query that `d3gnn run` did not start"),
         (("a.csv", "--output", "full"), "full has files already"),
         (("mixed",), "mixed has files of several formats"),
     ],

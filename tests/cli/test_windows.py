@@ -26,26 +26,26 @@ def test_windows_are_read(text: str, window: Window | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
-        ("hopping:1", "known are adaptive, count, session, tumbling and none"),
+        ("hopping:1", "choose adaptive, count, session, tumbling or none"),
         ("tumbling", "needs its interval"),
-        ("tumbling:soon", "interval is a number, as in tumbling:0.5; not 'soon'"),
-        ("count:2.5", "n is a whole number"),
-        ("tumbling:1,2", "has only 1 settings"),
-        ("session:gap=1,nap=2", "has no 'nap'"),
-        ("tumbling:-1", "a number of seconds above 0"),
-        ("tumbling:0.5,interval=3", "interval is given twice"),
-        ("count:n=20,n=3", "n is given twice"),
-        ("adaptive:widest=5,2", "'2' has no name, but comes after"),
-        ("session:,1", "gap is a number, as in session:0.5; not ''"),
-        ("session:1,", "max_delay is a number, as in session:0.5; not ''"),
+        ("tumbling:soon", "interval must be a number, as in tumbling:0.5, not 'soon'"),
+        ("count:2.5", "n must be a whole number"),
+        ("tumbling:1,2", "takes only 1 settings"),
+        ("session:gap=1,nap=2", "has no setting 'nap'"),
+        ("tumbling:-1", "must be a number of seconds from"),
+        ("tumbling:0.5,interval=3", "interval is set twice"),
+        ("count:n=20,n=3", "n is set twice"),
+        ("adaptive:widest=5,2", "'2' has no name, but follows"),
+        ("session:,1", "gap must be a number, as in session:0.5, not ''"),
+        ("session:1,", "max_delay must be a number, as in session:0.5, not ''"),
         ("none:0.5", "none has no settings"),
         ("count:" + "9" * 400, "1 to 1,000,000,000,000,000"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, says: str) -> None:
-    with pytest.raises(ValueError, match=says):
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         parse_window(text)
 
 

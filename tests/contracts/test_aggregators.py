@@ -1,4 +1,4 @@
-"""What every aggregator promises; those that are added are found here by themselves."""
+"""The contract of all aggregators; new ones are found automatically."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.kernel.adjacency import Adjacency
 from d3gnn.kernel.aggregators import (
     Aggregator,
-    Arrays,
     Attention,
-    Carried,
     Degrees,
-    aggregator,
+    EdgeArrays,
+    Messages,
+    Mixed,
     aggregator_types,
 )
-from d3gnn.kernel.arrays import Space
+from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.touched import VERTEX, clear, make_touched, size
-from d3gnn.nn import GNN, SAGE
+from d3gnn.nn import GNN, SAGEConv
 from d3gnn.nn.layer import AttentionSpec
-from d3gnn.testing import Witness, random_batches
+from d3gnn.testing import OracleChecker, random_batches
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 VERTICES, WIDTH = 12, 3
-#: Several at once, and what messages of attention are: two heads of two channels, and logits by edges.
+#: Several aggregators at once; attention with two heads of two channels, and with logits from edges.
 SEVERAL = ["mean,max", "min,sum,max"]
 _SCORES = np.array([[0.5, -1.0]], np.float32)
-ATTENTION = [Attention(AttentionSpec(1, 1), 1), Attention(AttentionSpec(1, 2, 0.25, _SCORES), 0)]
+ATTENTION = [
+    Attention(AttentionSpec(1, 1), 1),
+    Attention(AttentionSpec(1, 2, 0.25, torch.from_numpy(_SCORES)), 0),
+]
 EACH: list[Aggregator] = [
     *(kind() for kind in aggregator_types() if kind is not Attention),
-    *map(aggregator, SEVERAL),
+    *(Mixed(*names.split(",")) for names in SEVERAL),
     *ATTENTION,
 ]
 
 
 def name_of(aggregator: Aggregator) -> str:
-    return "-".join([type(aggregator).__name__, *map(str, aggregator.codes)])
+    return "-".join([type(aggregator).__name__, *map(str, aggregator.params.tolist())])
 
 
 every = pytest.mark.parametrize("aggregator", EACH, ids=name_of)
@@ -53,7 +56,7 @@ def nothing(n: int) -> Any:
 
 @dataclass
 class Part:
-    """One part's edges and what an aggregator keeps for it."""
+    """The edges of a part and the aggregator's state for it."""
 
     aggregator: Aggregator
     values: Floats
@@ -61,64 +64,75 @@ class Part:
     state: Doubles
     count: Ints32
     touched: Ints
-    hits: Ints
+    invalidated: Ints
     adjacency: Adjacency
 
     @staticmethod
     def make(aggregator: Aggregator, seed: int = 1) -> Part:
-        space, rng = Space(), np.random.default_rng(seed)
-        adjacency = Adjacency(space, space.counters[:3])
+        part_state, rng = PartState(), np.random.default_rng(seed)
+        adjacency = Adjacency(part_state)
         adjacency.reserve(VERTICES, 500)
         width, edge_width = widths_of(aggregator)
         # Multiples of 1/64: their sums and small products are exact, so that "equal" means equal.
         values = (rng.integers(-640, 640, (VERTICES, width)) / 64).astype(np.float32)
         edge_values = (rng.integers(1, 128, (500, edge_width)) / 64).astype(np.float32)
         state = np.zeros((VERTICES, aggregator.state_width(width)), np.float64)
-        count, touched, hits = np.zeros(VERTICES, np.int32), make_touched(VERTICES), make_touched(VERTICES)
-        return Part(aggregator, values, edge_values, state, count, touched, hits, adjacency)
+        count, touched, invalidated = (
+            np.zeros(VERTICES, np.int32),
+            make_touched(VERTICES),
+            make_touched(VERTICES),
+        )
+        return Part(aggregator, values, edge_values, state, count, touched, invalidated, adjacency)
 
     @property
-    def arrays(self) -> Arrays:
-        return Arrays(self.values, self.edge_values, self.state, self.count)
+    def arrays(self) -> EdgeArrays:
+        return EdgeArrays(self.values, self.edge_values, self.state, self.count)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         self.adjacency.add(slots, src, dst)
         self.aggregator.add(
-            Carried(src, dst, slots, nothing(len(src)), nothing(len(src))),
+            Messages(src, dst, slots, nothing(len(src)), nothing(len(src))),
             self.arrays,
             self.touched,
-            self.hits,
+            self.invalidated,
         )
-        self.mend()
+        self.repair()
 
     def remove(self, slots: Ints32) -> None:
         n = len(slots)
         none = np.zeros(0, np.int32)
         removed = self.adjacency.remove(slots, nothing(n), nothing(n), none, nothing(0), nothing(0))
-        self.aggregator.retract(Carried(*removed), self.arrays, self.touched, self.hits)
-        self.mend()
+        self.aggregator.retract(Messages(*removed), self.arrays, self.touched, self.invalidated)
+        self.repair()
 
     def replace(self, sources: Ints32, fresh: Floats) -> int:
         n = len(sources)
         messages = self.aggregator.replace(
-            sources, fresh, nothing(n), nothing(n), self.arrays, self.adjacency.out, self.touched, self.hits
+            sources,
+            fresh,
+            nothing(n),
+            nothing(n),
+            self.arrays,
+            self.adjacency.out,
+            self.touched,
+            self.invalidated,
         )
-        self.mend()
+        self.repair()
         return messages
 
-    def mend(self) -> None:
-        """Recompute the hits."""
-        hits = self.hits[1 : size(self.hits) + 1, VERTEX].astype(np.int32)
-        assert not (len(hits) and self.aggregator.invertible)
-        assert set(hits.tolist()) <= set(self.touched[1 : size(self.touched) + 1, VERTEX].tolist())
-        clear(self.hits)
-        self.recompute(hits)
+    def repair(self) -> None:
+        """Recompute the invalidated destinations."""
+        invalidated = self.invalidated[1 : size(self.invalidated) + 1, VERTEX].astype(np.int32)
+        assert not (len(invalidated) and self.aggregator.invertible)
+        assert set(invalidated.tolist()) <= set(self.touched[1 : size(self.touched) + 1, VERTEX].tolist())
+        clear(self.invalidated)
+        self.recompute(invalidated)
 
     def recompute(self, destinations: Ints32) -> None:
         self.aggregator.recompute(destinations, self.arrays, self.adjacency.into)
 
-    def known(self) -> Any:
-        """State and counts; what is equal but for rounding compares equal."""
+    def snapshot(self) -> Any:
+        """State and counts, for comparison up to rounding."""
         exact = not isinstance(self.aggregator, Attention)
         return pytest.approx(self.state.copy(), abs=0 if exact else 1e-9), self.count.tolist()
 
@@ -132,7 +146,7 @@ class Part:
 
 
 def widths_of(aggregator: Aggregator) -> tuple[int, int]:
-    """Of messages, and of what edges add."""
+    """The widths of messages and of edge values."""
     if isinstance(aggregator, Attention):
         heads, channels, _, scores = aggregator.spec
         return heads * (channels + 2) if scores is None else 2 * heads * channels, aggregator.edge_width
@@ -140,7 +154,7 @@ def widths_of(aggregator: Aggregator) -> tuple[int, int]:
 
 
 def edges(n: int, seed: int) -> tuple[Ints32, Ints32]:
-    """Ends of n edges, loops and parallel ones among them; nothing leads to the last two vertices."""
+    """Ends of n edges, including loops and parallel edges; the last two vertices have no in-edges."""
     rng = np.random.default_rng(seed)
     src, dst = rng.integers(0, VERTICES, n), rng.integers(0, VERTICES - 2, n)
     return src.astype(np.int32), dst.astype(np.int32)
@@ -159,20 +173,20 @@ def filled(aggregator: Aggregator, n: int = 60) -> Part:
 def recomputed(part: Part) -> Any:
     fresh = Part.make(part.aggregator)
     fresh.values, fresh.adjacency = part.values, part.adjacency
-    fresh.state[:], fresh.count[:] = 7, 7  # whatever was there does not matter
+    fresh.state[:], fresh.count[:] = 7, 7  # previous contents do not matter
     fresh.recompute(slots(VERTICES))
-    return fresh.known()
+    return fresh.snapshot()
 
 
 @every
-def test_it_says_what_it_is(aggregator: Aggregator) -> None:
+def test_its_attributes_are_complete(aggregator: Aggregator) -> None:
     assert type(aggregator).__doc__
     assert isinstance(aggregator.invertible, bool)
-    if not isinstance(aggregator, Attention):
-        assert len(aggregator.codes) * WIDTH == aggregator.state_width(WIDTH)
+    assert set(aggregator.steps) == {"merge", "finish"}
+    assert aggregator.state_width(WIDTH) > 0
 
 
-def test_names_are_their_own() -> None:
+def test_names_are_unique() -> None:
     names = [kind.name for kind in aggregator_types()]
     assert len(set(names)) == len(names) >= 6
     assert all(name == name.lower() for name in names)
@@ -183,13 +197,13 @@ def test_adding_equals_recomputing(aggregator: Aggregator) -> None:
     part = filled(aggregator)
     assert part.same(recomputed(part))
     assert part.count.sum() == 60
-    assert not part.state[-2:].any(), "nothing came there"
+    assert not part.state[-2:].any(), "these have no in-edges"
 
 
 @every
-def test_retracting_leaves_exactly_what_was_before(aggregator: Aggregator) -> None:
+def test_retracting_restores_the_exact_state(aggregator: Aggregator) -> None:
     part = filled(aggregator)
-    before = part.known()
+    before = part.snapshot()
     part.add(slots(60, 110), *edges(50, seed=3))
     assert not part.same(before)
     part.remove(slots(60, 110))
@@ -201,7 +215,9 @@ def test_retracting_leaves_exactly_what_was_before(aggregator: Aggregator) -> No
 
 @every
 @pytest.mark.parametrize("seed", range(5))
-def test_replacing_equals_recomputing_and_retracting_and_adding(aggregator: Aggregator, seed: int) -> None:
+def test_replacing_equals_recomputing_and_equals_retracting_and_adding(
+    aggregator: Aggregator, seed: int
+) -> None:
     part, other = filled(aggregator), filled(aggregator)
     rng = np.random.default_rng(seed)
     sources = rng.choice(VERTICES, 4, replace=False).astype(np.int32)
@@ -210,20 +226,20 @@ def test_replacing_equals_recomputing_and_retracting_and_adding(aggregator: Aggr
     fresh[2] = 0
     part.replace(sources, fresh)
     if isinstance(aggregator, Degrees):
-        assert part.same(other.known()), "sources send nothing"
+        assert part.same(other.snapshot()), "sources send nothing"
         return
-    assert (part.values[sources] == fresh).all(), "the copy is what was received last"
+    assert (part.values[sources] == fresh).all(), "the part keeps the last received values"
     assert part.same(recomputed(part))
-    # The same by hand: their edges go with the old values and come again with the new ones.
+    # The same in two steps: remove their edges with old values, add them with new ones.
     src, dst = edges(60, seed=2)
-    whose = np.isin(src, sources)
+    affected = np.isin(src, sources)
     if isinstance(aggregator, Attention):
-        whose |= np.isin(dst, sources)
-    theirs = slots(60)[whose]
-    other.remove(theirs)
+        affected |= np.isin(dst, sources)
+    their_slots = slots(60)[affected]
+    other.remove(their_slots)
     other.values[sources] = fresh
-    other.add(theirs, src[theirs], dst[theirs])
-    assert other.same(part.known())
+    other.add(their_slots, src[their_slots], dst[their_slots])
+    assert other.same(part.snapshot())
 
 
 @every
@@ -249,24 +265,24 @@ def test_it_touches_the_destinations_and_no_others(aggregator: Aggregator) -> No
 
 
 @every
-def test_only_what_held_an_extreme_makes_a_hit(aggregator: Aggregator) -> None:
-    """Of many messages, few are the largest: most go without anybody looking at the others."""
+def test_only_removed_extremes_invalidate(aggregator: Aggregator) -> None:
+    """Few of many messages are extremes: most are retracted without a recomputation."""
     if aggregator.invertible:
         return
     part = Part.make(aggregator)
     n = 400
     src, dst = np.arange(n, dtype=np.int32) % 10, np.full(n, 11, np.int32)
     part.add(slots(n), src, dst)
-    hits = 0
+    invalidated = 0
     for at in range(n - 10):
         none = np.zeros(0, np.int32)
         removed = part.adjacency.remove(
             np.array([at], np.int32), nothing(1), nothing(1), none, nothing(0), nothing(0)
         )
-        part.aggregator.retract(Carried(*removed), part.arrays, part.touched, part.hits)
-        hits += size(part.hits)
-        part.mend()
-    assert hits <= n / 2
+        part.aggregator.retract(Messages(*removed), part.arrays, part.touched, part.invalidated)
+        invalidated += size(part.invalidated)
+        part.repair()
+    assert invalidated <= n / 2
     assert part.same(recomputed(part))
 
 
@@ -277,7 +293,7 @@ def test_the_order_of_edges_does_not_matter(aggregator: Aggregator) -> None:
     states = []
     for seed in range(3):
         part = Part.make(aggregator)
-        # Values whose sums are not exact, unlike elsewhere.
+        # Unlike in the other tests, sums of these values are rounded.
         part.values[...] = np.random.default_rng(5).standard_normal(part.values.shape, np.float32)
         order = np.random.default_rng(seed).permutation(n).astype(np.int32)
         for some in np.array_split(order, 9):
@@ -291,11 +307,11 @@ def test_the_order_of_edges_does_not_matter(aggregator: Aggregator) -> None:
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "min", *SEVERAL])
 @pytest.mark.parametrize("pulls", [True, False])
 def test_streaming_equals_the_oracle(name: str, pulls: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    decide: Callable[..., bool] = lambda *_: pulls  # noqa: E731
-    monkeypatch.setattr("d3gnn.kernel.operators.edge.prefers_pull", decide)
+    prefers_pull: Callable[..., bool] = lambda *_: pulls  # noqa: E731
+    monkeypatch.setattr("d3gnn.kernel.operators.edge.prefers_pull", prefers_pull)
     torch.manual_seed(1)
     schema = GraphSchema(edges="multi", features={"x": 3})
-    model = GNN([SAGE(3, 5, name, "tanh"), SAGE(5, 2, name)])
-    witness = Witness(LocalEngine(model, 3, schema=schema))
+    model = GNN([SAGEConv(3, 5, name, act="tanh"), SAGEConv(5, 2, name)])
+    checker = OracleChecker(LocalEngine(model, parts=3, schema=schema))
     for batch in random_batches(schema, seed=6, n_batches=10, batch_size=50, n_vertices=25):
-        witness.apply(batch)
+        checker.apply(batch)

@@ -1,7 +1,7 @@
-"""Break the protocol, one rule at a time: each time the check against the oracle must object.
+"""Each rule of the protocol is broken in turn; the comparison with the oracle must fail.
 
-The rules are those of the architecture ("The protocol that makes it exact"). Mutations change what operators
-send, receive or ask of each other, so that they hold however the operators are written inside.
+The rules are those of docs/architecture.md ("The protocol that makes it exact"). Mutations change what
+operators send and receive, so that they do not depend on how operators are implemented.
 """
 
 from __future__ import annotations
@@ -16,35 +16,26 @@ import pytest
 import torch
 
 from d3gnn import GraphSchema, LocalEngine
-from d3gnn.events import (
-    Element,
-    Event,
-    EventBatch,
-    delete_edge,
-    delete_vertex,
-    edge,
-    feature,
-    order,
-    vertex,
-)
-from d3gnn.kernel.aggregators import Arrays, aggregator_types
-from d3gnn.kernel.blocks import Block, Kind, by_kind, split
+from d3gnn.events import Element, Event, EventBatch, delete_edge, delete_vertex, edge, feature, vertex
+from d3gnn.events.check import order
+from d3gnn.kernel.aggregators import EdgeArrays, aggregator_types
+from d3gnn.kernel.blocks import Block, BlockKind, by_kind, split
 from d3gnn.kernel.operators import Edge, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.operators import partition as partition_operator
 from d3gnn.kernel.operators import vertex as vertex_operator
-from d3gnn.kernel.operators.partition import Partitioned
+from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.topology import Topology, apart
 from d3gnn.kernel.touched import NEVER
-from d3gnn.nn import GNN, SAGE
-from d3gnn.testing import Witness, random_batches
+from d3gnn.nn import GNN, SAGEConv
+from d3gnn.testing import OracleChecker, random_batches
 from d3gnn.types import Array, Ints
 
 Patch = pytest.MonkeyPatch
 Blocks = list[Block]
 SCHEMA = GraphSchema(features={"x": 3})
 
-# ---------------------------------------------------------------------- what must hold
+# ---------------------------------------------------------------------- streams
 
 
 def hub_and_ring() -> list[Event]:
@@ -58,50 +49,50 @@ def hub_and_ring() -> list[Event]:
     ]
 
 
-#: What happens after `hub_and_ring`, batch by batch.
+#: The batches after `hub_and_ring`.
 CRAFTED: dict[str, list[list[Event]]] = {
     "a value changes": [[feature(0, [2, 2, 2], time=1)], [feature(0, [-1, 2, 3], time=2)]],
-    "a source goes to other parts": [
+    "a source gets replicas in other parts": [
         [vertex(30, [1, 2, 3], time=1)],
         [edge(30, i, time=2) for i in range(1, 13)],
         [feature(30, [3, 2, 1], time=3)],
     ],
-    "a value changes and its edges go": [
+    "a value changes and its edges are deleted": [
         [feature(0, [4, 4, 4], time=1), *(delete_edge(0, i, time=1) for i in range(1, 7))]
     ],
-    "a value changes and edges come": [
+    "a value changes and edges are added": [
         [feature(0, [4, 4, 4], time=1), *(edge(0, i, time=1) for i in range(20, 26))]
     ],
-    "the last edge of a destination goes": [[delete_edge(0, 5, time=1), delete_edge(4, 5, time=1)]],
-    "a vertex goes, and comes again later": [
+    "the last edge of a destination is deleted": [[delete_edge(0, 5, time=1), delete_edge(4, 5, time=1)]],
+    "a vertex is deleted, and created again later": [
         [delete_vertex(0, time=1)],
         [edge(0, 1, time=2), edge(2, 0, time=2)],
     ],
-    "a vertex goes and comes again at once": [[delete_vertex(3, time=1), edge(3, 4, time=1)]],
-    "the newest vertex goes and comes again": [
+    "a vertex is deleted and created again in one batch": [[delete_vertex(3, time=1), edge(3, 4, time=1)]],
+    "the newest vertex is deleted and created again": [
         [edge(1, 99, time=1)],
         [delete_vertex(99, time=2)],
         [edge(1, 99, time=3)],
     ],
-    "an edge comes twice": [[edge(0, 1, time=1), edge(1, 2, time=1)]],
+    "an edge is created twice": [[edge(0, 1, time=1), edge(1, 2, time=1)]],
     "events are not in order": [
         [delete_edge(20, 21, time=5), edge(20, 21, time=4), edge(20, 22, time=3)],
         [edge(20, 21, time=7)._replace(arrival=1), delete_edge(20, 21, time=7)._replace(arrival=2)],
         [delete_edge(20, 22, time=8)._replace(arrival=4), edge(20, 22, time=8)._replace(arrival=3)],
     ],
-    "a feature comes late": [[feature(0, [5, 5, 5], time=9)], [feature(0, [6, 6, 6], time=8)]],
-    "a large message comes and goes": [
+    "a feature is late": [[feature(0, [5, 5, 5], time=9)], [feature(0, [6, 6, 6], time=8)]],
+    "a large message is added and retracted": [
         [feature(40, [3e8, 3e8, 3e8], time=1), *(edge(i, 50, time=1) for i in range(40, 50))],
         [delete_vertex(40, time=2)],
     ],
 }
 
 
-def witness(parts: int = 3) -> Witness:
+def make_checker(parts: int = 3) -> OracleChecker:
     torch.manual_seed(4)
-    # No activation, so that nothing is hidden; one layer that sends its value and one that narrows it.
-    model = GNN([SAGE(3, 4, "mean"), SAGE(4, 2, "sum")])
-    return Witness(LocalEngine(model, parts, "random", SCHEMA))
+    # No activation, which could hide errors; one layer that sends its value, and one that narrows it.
+    model = GNN([SAGEConv(3, 4, "mean"), SAGEConv(4, 2, "sum")])
+    return OracleChecker(LocalEngine(model, parts=parts, partitioner="random", schema=SCHEMA))
 
 
 def streams() -> Iterator[list[Any]]:
@@ -111,14 +102,14 @@ def streams() -> Iterator[list[Any]]:
 
 
 def run_all() -> None:
-    """Every stream, on three parts; AssertionError wherever the engine differs from the oracle."""
+    """Run every stream on three parts; AssertionError if the engine differs from the oracle."""
     for stream in streams():
-        held = witness()
+        checker = make_checker()
         for events in stream:
-            held.apply(events)
+            checker.apply(events)
 
 
-# ---------------------------------------------------------------------- ways to break it
+# ---------------------------------------------------------------------- mutations
 
 MUTATIONS: dict[str, Callable[[Patch], None]] = {}
 
@@ -139,7 +130,7 @@ def change_partition(patch: Patch, change: Callable[[Partition, Blocks], Blocks]
     """Change what Partition sends."""
     process = Partition.process
 
-    def changed(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> Partitioned:
+    def changed(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> PartitionedBatch:
         result = process(self, batch, clock, replay)
         return replace(result, blocks=change(self, result.blocks))
 
@@ -150,9 +141,9 @@ def change_input(patch: Patch, operator: type[Vertex] | type[Edge], change: Call
     """Change what an operator receives, block by block."""
     step = operator.step
 
-    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
-        theirs, mine = apart([change(block) for block in (*topology.blocks, *blocks)])
-        return step(self, part, theirs, mine, moment)
+    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, context: Any) -> Blocks:
+        topology, rest = apart([change(block) for block in (*topology.blocks, *blocks)])
+        return step(self, part, topology, rest, context)
 
     patch.setattr(operator, "step", changed)
 
@@ -160,18 +151,18 @@ def change_input(patch: Patch, operator: type[Vertex] | type[Edge], change: Call
 def change_output(
     patch: Patch, operator: type[Vertex] | type[Edge], change: Callable[[Any, int, Blocks, Blocks], Blocks]
 ) -> None:
-    """Change what an operator makes, by (operator, part, what it received, what it would send)."""
+    """Change what an operator sends: `change` gets the operator, the part, received and sent blocks."""
     step = operator.step
 
-    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
-        sent = [*step(self, part, topology, blocks, moment), *self.together(part)]
+    def changed(self: Any, part: int, topology: Topology, blocks: Blocks, context: Any) -> Blocks:
+        sent = [*step(self, part, topology, blocks, context), *self.flush(part)]
         return change(self, part, [*topology.blocks, *blocks], sent)
 
     patch.setattr(operator, "step", changed)
 
 
 def change_aggregator(patch: Patch, method: str, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change the arrays, by name, that an aggregator's method is called with; always pushing."""
+    """Change the arrays, by name, that an aggregator's method is called with; never pull."""
     patch.setattr(edge_operator, "prefers_pull", lambda *_: False)
     for kind in aggregator_types():
         original = getattr(kind, method)
@@ -181,7 +172,7 @@ def change_aggregator(patch: Patch, method: str, change: Callable[[dict[str, Any
             bound = _signature.bind(*args)
             arrays = bound.arguments["arrays"]._asdict()
             change(arrays)
-            bound.arguments["arrays"] = Arrays(**arrays)
+            bound.arguments["arrays"] = EdgeArrays(**arrays)
             return _original(*bound.args)
 
         patch.setattr(kind, method, changed)
@@ -214,29 +205,29 @@ def repeats_are_not_ignored(patch: Patch) -> None:
 
 
 @breaks("1")
-def a_vertex_delete_goes_to_the_part_of_its_master_alone(patch: Patch) -> None:
+def a_vertex_delete_is_sent_only_to_the_part_of_its_master(patch: Patch) -> None:
     def change(_: Partition, blocks: Blocks) -> Blocks:
-        masters = {block.target for block in blocks if block.kind is Kind.DROPS}
-        return [b for b in blocks if b.kind is not Kind.LEAVES or b.target in masters]
+        masters = {block.target for block in blocks if block.kind is BlockKind.VERTEX_DELETES}
+        return [b for b in blocks if b.kind is not BlockKind.REPLICA_DELETES or b.target in masters]
 
     change_partition(patch, change)
 
 
 @breaks("1")
-def internal_ids_are_used_again(patch: Patch) -> None:
+def internal_ids_are_reused(patch: Patch) -> None:
     def change(partition: Partition, blocks: Blocks) -> Blocks:
-        gone = sum(len(block) for block in blocks if block.kind is Kind.DROPS)
-        partition._graph().counters[0] -= gone  # the newest are the next ones
+        deleted = sum(len(block) for block in blocks if block.kind is BlockKind.VERTEX_DELETES)
+        partition.graph().counters[0] -= deleted  # the newest ids are assigned again
         return blocks
 
     change_partition(patch, change)
 
 
 @breaks("1")
-def feature_updates_are_won_by_whoever_comes_last(patch: Patch) -> None:
+def the_last_feature_update_in_a_batch_wins(patch: Patch) -> None:
     process = Partition.process
 
-    def timeless(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> Partitioned:
+    def timeless(self: Partition, batch: EventBatch, clock: int, replay: Any = None) -> PartitionedBatch:
         time = np.where(batch.element == Element.FEATURE, 100, batch.time)
         return process(self, replace(batch, time=time), clock, replay)
 
@@ -247,19 +238,19 @@ def feature_updates_are_won_by_whoever_comes_last(patch: Patch) -> None:
 
 
 @breaks("2")
-def a_changed_value_goes_to_new_replicas_alone(patch: Patch) -> None:
+def a_changed_value_is_sent_only_to_new_replicas(patch: Patch) -> None:
     def change(_: Vertex, part: int, received: Blocks, sent: Blocks) -> Blocks:
         new = {
             (target, slot)
             for block in received
-            if block.kind is Kind.SOURCES
+            if block.kind is BlockKind.SOURCES
             for target, slot in zip(block.columns[1].tolist(), block.columns[2].tolist(), strict=True)
         }
         return [
             kept(
                 block, np.array([(block.target, slot) in new for slot in block.columns[0].tolist()], np.bool_)
             )
-            if block.kind is Kind.VALUES and block.target != part
+            if block.kind is BlockKind.VALUES and block.target != part
             else block
             for block in sent
         ]
@@ -268,16 +259,16 @@ def a_changed_value_goes_to_new_replicas_alone(patch: Patch) -> None:
 
 
 @breaks("2")
-def an_unchanged_value_does_not_go_to_new_replicas(patch: Patch) -> None:
+def an_unchanged_value_is_not_sent_to_new_replicas(patch: Patch) -> None:
     def change(_: Vertex, __: int, ___: Blocks, sent: Blocks) -> Blocks:
-        return [kept(b, b.columns[2] != NEVER) if b.kind is Kind.VALUES else b for b in sent]
+        return [kept(b, b.columns[2] != NEVER) if b.kind is BlockKind.VALUES else b for b in sent]
 
     change_output(patch, Vertex, change)
 
 
 @breaks("2")
-def the_master_is_not_told_of_new_replicas(patch: Patch) -> None:
-    change_partition(patch, lambda _, blocks: [b for b in blocks if b.kind is not Kind.SOURCES])
+def masters_are_not_notified_of_new_replicas(patch: Patch) -> None:
+    change_partition(patch, lambda _, blocks: [b for b in blocks if b.kind is not BlockKind.SOURCES])
 
 
 @breaks("2")
@@ -287,7 +278,7 @@ def values_travel_as_differences(patch: Patch) -> None:
     def change(vertex: Vertex, _: int, __: Blocks, sent: Blocks) -> Blocks:
         out = []
         for block in sent:
-            if block.kind is Kind.VALUES:
+            if block.kind is BlockKind.VALUES:
                 *rest, values = block.columns
                 difference = values.copy()
                 for i, slot in enumerate(block.columns[0].tolist()):
@@ -316,7 +307,7 @@ def a_changed_root_is_not_passed_on(patch: Patch) -> None:
     def change(edge: Edge, part: int, _: Blocks, sent: Blocks) -> Blocks:
         out = []
         for block in sent:
-            if block.kind is Kind.ROOTS:
+            if block.kind is BlockKind.ROOTS:
                 at = [(id(edge), part, row) for row in block.columns[0].tolist()]
                 block = kept(block, np.array([a not in seen for a in at], np.bool_))
                 seen.update(at)
@@ -334,9 +325,11 @@ def removed_edges_are_retracted_with_new_values(patch: Patch) -> None:
     fresh: list[tuple[Array, Array]] = []
     step = Edge.step
 
-    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
-        fresh[:] = [(block.columns[0], block.columns[-1]) for block in blocks if block.kind is Kind.VALUES]
-        return step(self, part, topology, blocks, moment)
+    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, context: Any) -> Blocks:
+        fresh[:] = [
+            (block.columns[0], block.columns[-1]) for block in blocks if block.kind is BlockKind.VALUES
+        ]
+        return step(self, part, topology, blocks, context)
 
     def change(arguments: dict[str, Any]) -> None:
         arguments["values"] = arguments["values"].copy()
@@ -360,9 +353,9 @@ def new_edges_carry_old_values(patch: Patch) -> None:
     old: list[Array] = []
     step = Edge.step
 
-    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
+    def watch(self: Edge, part: int, topology: Topology, blocks: Blocks, context: Any) -> Blocks:
         old.clear()
-        return step(self, part, topology, blocks, moment)
+        return step(self, part, topology, blocks, context)
 
     def remember(arguments: dict[str, Any]) -> None:
         if not old:
@@ -385,7 +378,7 @@ def a_count_of_0_does_not_delete_a_partial(patch: Patch) -> None:
     change_input(
         patch,
         Vertex,
-        lambda block: kept(block, block.columns[1] > 0) if block.kind is Kind.PARTIALS else block,
+        lambda block: kept(block, block.columns[1] > 0) if block.kind is BlockKind.PARTIALS else block,
     )
 
 
@@ -396,7 +389,7 @@ def a_partial_is_added_to_the_last_one(patch: Patch) -> None:
     def change(edge: Edge, part: int, _: Blocks, sent: Blocks) -> Blocks:
         out = []
         for block in sent:
-            if block.kind is Kind.PARTIALS:
+            if block.kind is BlockKind.PARTIALS:
                 *rest, state = block.columns
                 total = state.copy()
                 for i, row in enumerate(block.columns[0].tolist()):
@@ -412,35 +405,35 @@ def a_partial_is_added_to_the_last_one(patch: Patch) -> None:
 
 @breaks("4")
 def there_is_one_partial_per_destination_and_not_one_per_part(patch: Patch) -> None:
-    change_input(patch, Vertex, lambda b: replace(b, source=0) if b.kind is Kind.PARTIALS else b)
+    change_input(patch, Vertex, lambda b: replace(b, source=0) if b.kind is BlockKind.PARTIALS else b)
 
 
 @breaks("4")
 def sums_are_kept_in_float32(patch: Patch) -> None:
     for method in ("add", "replace", "retract"):
-        # Rounded before every change, which is as good as after.
+        # Rounded before every change, which is equivalent to rounding after it.
         def rounded(arguments: dict[str, Any]) -> None:
             arguments["state"][...] = arguments["state"].astype(np.float32)
 
         change_aggregator(patch, method, rounded)
 
 
-# ---------------------------------------------------------------------- what users see
+# ---------------------------------------------------------------------- output rows
 
 
 @breaks("one row per id")
-def a_vertex_that_came_again_has_a_tombstone_as_well(patch: Patch) -> None:
+def a_vertex_that_was_created_again_has_a_tombstone(patch: Patch) -> None:
     _set_tombstones(patch, 1)
 
 
-@breaks("deletes are told")
-def a_vertex_that_went_has_no_tombstone(patch: Patch) -> None:
+@breaks("tombstones")
+def a_deleted_vertex_has_no_tombstone(patch: Patch) -> None:
     _set_tombstones(patch, 0)
 
 
 def _set_tombstones(patch: Patch, value: int) -> None:
     def change(block: Block) -> Block:
-        if block.kind is not Kind.DROPS:
+        if block.kind is not BlockKind.VERTEX_DELETES:
             return block
         row, tombstone, *rest = block.columns
         return replace(block, columns=(row, np.full_like(tombstone, value), *rest))
@@ -459,18 +452,18 @@ def test_the_protocol_holds(pulls: bool | None, monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
-def test_a_broken_rule_is_noticed(mutation: str, monkeypatch: Patch) -> None:
+def test_a_broken_rule_is_detected(mutation: str, monkeypatch: Patch) -> None:
     MUTATIONS[mutation](monkeypatch)
     with pytest.raises(AssertionError):
         run_all()
 
 
 def _thin(patch: Patch) -> None:
-    """An Edge that leaves out of FULL blocks what it has nothing for, where that is touched anyway."""
+    """Let Edge omit from FULL blocks the touched destinations that have no messages."""
     patch.setattr(edge_operator, "prefers_pull", lambda *_: True)
 
     def change(_: Edge, __: int, ___: Blocks, sent: Blocks) -> Blocks:
-        roots = [block.columns[0] for block in sent if block.kind is Kind.ROOTS]
+        roots = [block.columns[0] for block in sent if block.kind is BlockKind.ROOTS]
         touched = np.concatenate(roots) if roots else np.zeros(0, np.int32)
         return [kept(b, (b.columns[1] > 0) | ~np.isin(b.columns[0], touched)) if b.full else b for b in sent]
 
@@ -478,10 +471,10 @@ def _thin(patch: Patch) -> None:
 
 
 def _whole_parts() -> None:
-    held = witness(parts=1)
-    held.apply(hub_and_ring())
-    # 5 loses its in-edges, and every value changes: the part recomputes itself whole.
-    held.apply(
+    checker = make_checker(parts=1)
+    checker.apply(hub_and_ring())
+    # 5 loses its in-edges, and every value changes: the part recomputes all destinations.
+    checker.apply(
         [
             delete_edge(0, 5, time=1),
             delete_edge(4, 5, time=1),
@@ -490,7 +483,7 @@ def _whole_parts() -> None:
     )
 
 
-def test_a_full_block_clears_what_was_sent_before(monkeypatch: Patch) -> None:
+def test_a_full_block_clears_earlier_partials(monkeypatch: Patch) -> None:
     _thin(monkeypatch)
     _whole_parts()
     change_input(monkeypatch, Vertex, lambda block: replace(block, full=False))
@@ -498,13 +491,13 @@ def test_a_full_block_clears_what_was_sent_before(monkeypatch: Patch) -> None:
         _whole_parts()
 
 
-def test_the_pieces_of_a_block_are_taken_in_order(monkeypatch: Patch) -> None:
+def test_the_pieces_of_a_block_are_processed_in_order(monkeypatch: Patch) -> None:
     monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: True)
     step = Vertex.step
 
-    def backwards(self: Vertex, part: int, topology: Topology, blocks: Blocks, moment: Any) -> Blocks:
+    def backwards(self: Vertex, part: int, topology: Topology, blocks: Blocks, context: Any) -> Blocks:
         pieces = [piece for block in (*topology.blocks, *blocks) for piece in split(block, limit=1)]
-        return step(self, part, *apart(pieces[::-1]), moment)
+        return step(self, part, *apart(pieces[::-1]), context)
 
     monkeypatch.setattr(Vertex, "step", backwards)
     run_all()

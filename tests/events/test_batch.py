@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,11 @@ import pytest
 from hypothesis import given
 
 from d3gnn.events import (
-    NO_TIME,
     Element,
     Event,
     EventBatch,
     GraphSchema,
-    IntKeys,
     Op,
-    check,
     delete_edge,
     delete_feature,
     delete_vertex,
@@ -26,9 +23,11 @@ from d3gnn.events import (
     edge_feature,
     feature,
     label,
-    order,
     vertex,
 )
+from d3gnn.events.check import check, order
+from d3gnn.events.event import NO_TIME
+from d3gnn.events.keys import IntKeys
 from d3gnn.testing import event_batches
 
 SCHEMA = GraphSchema(features={"x": 2, "y": 1}, edge_features={"w": 1})
@@ -62,11 +61,28 @@ class TestRows:
         assert batch.names == ("w", "y")
         assert batch.arrival is batch.partition is batch.offset is None
 
-    def test_rows_are_kept_as_they_came(self) -> None:
+    def test_rows_keep_their_original_form(self) -> None:
         strange = Event("destroy", "hyperedge", None, time=None, value=[float("inf")])
         batch = EventBatch.of([vertex(1), strange])
         assert batch.row(1) is strange
         assert (batch.op[1], batch.element[1], batch.time[1]) == (-1, -1, NO_TIME)
+
+    def test_datetimes_are_microseconds(self) -> None:
+        aware = datetime(2026, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+        naive = datetime(2026, 1, 1, microsecond=1)
+        old = datetime(1969, 12, 31, 23, 59, 59, 999_999)
+        micros = [1_767_225_600_000_000, 1_767_225_600_000_001, -1]
+        batch = EventBatch.of([edge(1, 2, time=time) for time in (aware, naive, old)])
+        assert batch.time.tolist() == micros
+        assert [batch.row(i).time for i in range(3)] == micros
+        arrived = Event("create", "vertex", 1, time=5, arrival=naive)
+        assert EventBatch.of([arrived]).row(0).arrival == micros[1]
+        assert EventBatch.of([vertex(1), arrived]).arrival.tolist() == [NO_TIME, micros[1]]  # type: ignore[union-attr]
+        for times in ([aware, naive, old], np.array([naive, naive, old], "datetime64[ns]")):
+            edges = EventBatch.edges([1, 2, 3], [4, 5, 6], time=times)
+            assert edges.time[1:].tolist() == micros[1:]
+        table = pa.table({"src": [1, 1, 1], "time": pa.array([naive, naive, old])})
+        assert EventBatch.from_arrow(table).time.tolist() == [micros[1], micros[1], micros[2]]
 
     def test_no_events(self) -> None:
         batch = EventBatch.of([])
@@ -215,3 +231,16 @@ class TestConcat:
         assert len(EventBatch.concat([])) == 0
         assert EventBatch.concat([one]) is one
         assert len(EventBatch.concat([EventBatch.of([])])) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (edge(1, 2), "cannot be made of a Event: give a list such as"),
+        ([(1, 2)], "a list of other rows"),
+        ({"src": [1], "dst": [2]}, "made of a dict"),
+    ],
+)
+def test_other_rows_are_refused(given: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        EventBatch.of(given)

@@ -1,4 +1,4 @@
-"""What is bad in itself, what a feature's name means, and in which order events apply."""
+"""Checks of single events, names of features, and the order of events."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from d3gnn.events import (
     EventBatch,
     GraphSchema,
     Reason,
-    check,
     delete_edge,
     delete_feature,
     delete_vertex,
     edge,
     edge_feature,
     feature,
-    feature_index,
-    keys_of,
     label,
-    order,
     vertex,
 )
+from d3gnn.events.check import check, feature_index, order
+from d3gnn.events.keys import keys_of
 
 SCHEMA = GraphSchema(features={"x": 2, "y": 1}, edge_features={"w": 1}, label_width=2)
 KEYED = GraphSchema("keyed")

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d3gnn.events import IntKeys, Key, Keys, StringKeys, concat_keys, keys_from_arrow, keys_of
+from d3gnn.events import Key
+from d3gnn.events.keys import IntKeys, Keys, StringKeys, concat_keys, keys_from_arrow, keys_of
 
 INTS = st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), max_size=8)
 STRINGS = st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"])), max_size=8)

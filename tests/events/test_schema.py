@@ -33,7 +33,7 @@ def test_defaults() -> None:
         ({"features": {f"f{i}": 1 for i in range(128)}}, "at most 127"),
     ],
 )
-def test_what_is_wrong_is_said(arguments: dict[str, Any], message: str) -> None:
+def test_mistakes_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GraphSchema(**arguments)
 
@@ -47,13 +47,13 @@ def test_features_cannot_be_changed_from_outside() -> None:
         schema.features["x"] = 5  # type: ignore[index]
 
 
-def test_it_comes_back_from_json_pickle_and_copies() -> None:
+def test_it_survives_json_pickle_and_copies() -> None:
     assert GraphSchema(**json.loads(json.dumps(SCHEMA.to_dict()))) == SCHEMA
     assert pickle.loads(pickle.dumps(SCHEMA)) == SCHEMA
     assert copy.deepcopy(SCHEMA) == SCHEMA
 
 
-def test_the_order_of_features_counts() -> None:
+def test_the_order_of_features_matters() -> None:
     swapped = replace(SCHEMA, features={"risk": 1, "x": 8})
     assert swapped != SCHEMA
     assert hash(replace(SCHEMA)) == hash(SCHEMA)

@@ -11,7 +11,7 @@ from d3gnn.testing.pipelines import PipelineRun
 def main(folder: Path) -> None:
     run = PipelineRun(session("local[2]", "faults"), folder, GraphSchema(features={"x": 3}))
     running = run.start(restarts=20)
-    running.await_termination()
+    running.awaitTermination()
     (folder / "restarts").write_text(str(running.restarted))
 
 

@@ -1,4 +1,4 @@
-"""Where there is no room left, the query says so and ends; once there is, it goes on, and nothing is lost."""
+"""On a full disk the query ends with a clear error; with free space it continues, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from d3gnn import GraphSchema
 from d3gnn.events import edge
-from d3gnn.kernel.blocks import Block, Kind
+from d3gnn.kernel.blocks import Block, BlockKind
 from d3gnn.kernel.mapping import NoSpaceLeft
-from d3gnn.spark.outbox import Outbox
-from d3gnn.spark.parcels import Stamp
+from d3gnn.runtime.outbox import Outbox
+from d3gnn.runtime.version import BatchVersion
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun
 
@@ -25,7 +25,7 @@ SCHEMA = GraphSchema(features={"x": 3})
 
 
 class SmallDisk:
-    """A file system of a few megabytes, which can be made larger."""
+    """A file system of a few megabytes that can grow."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -58,36 +58,36 @@ def small_then_large(run: PipelineRun) -> None:
     run.write(small, large, last)
 
 
-def test_the_arrays_have_no_room(spark: SparkSession, tmp_path: Path, disk: SmallDisk) -> None:
+def test_no_space_for_arrays(spark: SparkSession, tmp_path: Path, disk: SmallDisk) -> None:
     disk.mount("2m")
     run = PipelineRun(spark, tmp_path / "run", SCHEMA, arrays=disk.folder / "arrays")
     small_then_large(run)
-    for _ in range(2):  # as long as it is full, the same
+    for _ in range(2):  # the same error while the disk is full
         with pytest.raises(StreamingQueryException, match=r"no room for .* bytes.*keep the arrays somewhere"):
-            run.go()
+            run.process_available()
     disk.grow("200m")
-    run.go()
+    run.process_available()
     run.check()
 
 
-def test_the_store_has_no_room(spark: SparkSession, tmp_path: Path, disk: SmallDisk) -> None:
+def test_no_space_in_the_store(spark: SparkSession, tmp_path: Path, disk: SmallDisk) -> None:
     disk.mount("128k")
     run = PipelineRun(spark, tmp_path / "run", SCHEMA, store=disk.folder / "store")
     small_then_large(run)
     for _ in range(2):
         with pytest.raises(StreamingQueryException, match=r"no space is left in the store .* make room"):
-            run.go()
+            run.process_available()
     disk.grow("200m")
     run.write([edge(1, 2, time=10**6)])
-    run.go()
+    run.process_available()
     run.check()
 
 
-def test_an_outbox_has_no_room(disk: SmallDisk) -> None:
+def test_no_space_for_an_outbox(disk: SmallDisk) -> None:
     disk.mount("1m")
     outbox = Outbox(disk.folder)
-    block = Block(Kind.VALUES, 0, 0, (np.zeros((2000, 128)),))
+    block = Block(BlockKind.VALUES, 0, 0, (np.zeros((2000, 128)),))
     with pytest.raises(NoSpaceLeft, match="small"):
-        outbox.send(Stamp(0, 0, False), 0, 1, [block])
+        outbox.put(BatchVersion(0, 0, False), 0, 1, [block])
     disk.grow("4m")
-    assert outbox.send(Stamp(0, 0, False), 0, 1, [block]).nbytes > 2_000_000
+    assert outbox.put(BatchVersion(0, 0, False), 0, 1, [block]).nbytes > 2_000_000

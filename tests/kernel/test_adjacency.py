@@ -12,17 +12,9 @@ import pytest
 from hypothesis import given
 
 from d3gnn.kernel import adjacency as adjacency_module
-from d3gnn.kernel.adjacency import (
-    BEGIN,
-    EDGE,
-    IN_PLACE,
-    LENGTH,
-    OTHER,
-    OUT_PLACE,
-    ROOM,
-    Adjacency,
-)
-from d3gnn.kernel.arrays import MappedSpace, Space
+from d3gnn.kernel.adjacency import BEGIN, EDGE, IN_PLACE, LENGTH, OTHER, OUT_PLACE, ROOM, Adjacency
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Ints32
 
 NOTHING32, NOTHING64 = np.zeros(0, np.int32), np.zeros(0, np.int64)
@@ -31,9 +23,9 @@ VERTICES, SLOTS = 5, 40
 Edges = dict[int, tuple[int, int]]
 
 
-def make(space: Space | None = None) -> Adjacency:
-    space = space or Space()
-    adjacency = Adjacency(space, space.counters[:3])
+def make(part_state: PartState | None = None) -> Adjacency:
+    part_state = part_state or PartState()
+    adjacency = Adjacency(part_state)
     adjacency.reserve(VERTICES, SLOTS)
     return adjacency
 
@@ -48,10 +40,14 @@ def add(adjacency: Adjacency, edges: Edges) -> None:
     )
 
 
-def remove(adjacency: Adjacency, slots: list[int], leaving: list[int]) -> list[tuple[int, int, int, int]]:
-    """Remove with the slot, or 1000 + the vertex, as the time, and its negative as the arrival."""
-    slot_time, leaving_time = np.array(slots, np.int64), np.array(leaving, np.int64) + 1000
-    removed = adjacency.remove(ints(slots), slot_time, -slot_time, ints(leaving), leaving_time, -leaving_time)
+def remove(
+    adjacency: Adjacency, slots: list[int], deleted_vertices: list[int]
+) -> list[tuple[int, int, int, int]]:
+    """Remove edges. The time of each is its slot, or 1000 + the vertex; the arrival is the negative time."""
+    slot_time, deleted_time = np.array(slots, np.int64), np.array(deleted_vertices, np.int64) + 1000
+    removed = adjacency.remove(
+        ints(slots), slot_time, -slot_time, ints(deleted_vertices), deleted_time, -deleted_time
+    )
     src, dst, slot, time, arrival = (column.tolist() for column in removed)
     assert len(set(slot)) == len(slot)
     return sorted(zip(src, dst, time, arrival, strict=True))
@@ -80,63 +76,65 @@ def check(adjacency: Adjacency, edges: Edges) -> None:
 
 @st.composite
 def programs(draw: st.DrawFn) -> list[tuple[list[int], list[int], Edges]]:
-    """Batches of (slots to remove, vertices that leave, edges to add), as Partition would send them."""
+    """Batches of (slots to remove, vertices to delete, edges to add), as Partition would send them."""
     edges: Edges = {}
-    gone: set[int] = set()
+    deleted: set[int] = set()
     program = []
     for _ in range(draw(st.integers(1, 6))):
         slots = draw(st.lists(st.sampled_from(sorted(edges)), unique=True)) if edges else []
-        here = [v for v in range(VERTICES) if v not in gone]
-        leaving = draw(st.lists(st.sampled_from(here), unique=True, max_size=1)) if len(here) > 1 else []
-        gone |= set(leaving)
+        here = [v for v in range(VERTICES) if v not in deleted]
+        vs = draw(st.lists(st.sampled_from(here), unique=True, max_size=1)) if len(here) > 1 else []
+        deleted |= set(vs)
         for slot in slots:
             del edges[slot]
-        edges = {s: e for s, e in edges.items() if not gone & set(e)}
+        edges = {s: e for s, e in edges.items() if not deleted & set(e)}
         free = [s for s in range(SLOTS) if s not in edges]
-        end = st.sampled_from([v for v in range(VERTICES) if v not in gone])
-        fresh = draw(st.lists(st.tuples(end, end), max_size=len(free)))  # loops and parallel edges as well
+        end = st.sampled_from([v for v in range(VERTICES) if v not in deleted])
+        fresh = draw(st.lists(st.tuples(end, end), max_size=len(free)))  # includes loops and parallel edges
         added = dict(zip(draw(st.permutations(free)), fresh, strict=False))
         edges |= added
-        program.append((slots, leaving, added))
+        program.append((slots, vs, added))
     return program
 
 
-@pytest.mark.parametrize("squeeze_from", [0, 1 << 30])
+@pytest.mark.parametrize("compact_from", [0, 1 << 30])
 @given(program=programs())
-def test_equals_a_dictionary(squeeze_from: int, program: list[tuple[list[int], list[int], Edges]]) -> None:
+def test_adjacency_equals_a_dictionary(
+    compact_from: int, program: list[tuple[list[int], list[int], Edges]]
+) -> None:
     edges: Edges = {}
-    with patch.object(adjacency_module, "_SQUEEZE_FROM", squeeze_from):
+    with patch.object(adjacency_module, "_COMPACT_FROM", compact_from):
         adjacency = make()
-        for slots, leaving, added in program:
+        for slots, deleted_vertices, added in program:
             expected = []
             for slot in slots:
                 expected.append((*edges.pop(slot), slot, -slot))
-            for v in leaving:
+            for v in deleted_vertices:
                 for slot in [s for s, ends in edges.items() if v in ends]:
                     expected.append((*edges.pop(slot), 1000 + v, -1000 - v))
-            assert remove(adjacency, slots, leaving) == sorted(expected)
+            assert remove(adjacency, slots, deleted_vertices) == sorted(expected)
             add(adjacency, added)
             edges |= added
             check(adjacency, edges)
 
 
-def test_an_edge_between_two_that_leave_goes_once() -> None:
+def test_an_edge_between_two_deleted_vertices_is_removed_once() -> None:
     adjacency = make()
     add(adjacency, {0: (1, 2), 1: (2, 1), 2: (1, 1)})
     assert len(remove(adjacency, [], [1, 2])) == 3
     check(adjacency, {})
 
 
-def test_an_edge_removed_by_slot_does_not_go_again_with_its_vertex() -> None:
+def test_an_edge_removed_by_slot_is_not_removed_again_with_its_vertex() -> None:
     adjacency = make()
     add(adjacency, {0: (1, 2), 1: (1, 3)})
     assert remove(adjacency, [0], [1]) == [(1, 2, 0, 0), (1, 3, 1001, -1001)]
 
 
-def test_the_gaps_that_hubs_leave_are_squeezed_out() -> None:
-    """One hub after another comes, grows and goes: the pool stays as large as a few of them."""
-    space = Space()
-    adjacency = Adjacency(space, space.counters[:3])
+def test_gaps_of_deleted_hubs_are_compacted() -> None:
+    """Hubs are created, grow and are deleted, one by one: the pool stays as large as a few of them."""
+    part_state = PartState()
+    adjacency = Adjacency(part_state)
     hubs, degree = 60, 300
     adjacency.reserve(hubs + degree, degree)
     slots, others = np.arange(degree, dtype=np.int32), np.arange(hubs, hubs + degree, dtype=np.int32)
@@ -149,32 +147,30 @@ def test_the_gaps_that_hubs_leave_are_squeezed_out() -> None:
             NOTHING32, NOTHING64, NOTHING64, ints([hub]), np.zeros(1, np.int64), np.zeros(1, np.int64)
         )
         assert len(removed.src) == degree
-    assert (
-        len(adjacency.out.pool) < 40 * degree
-    )  # all that ever was would be 60 hubs of 512 + 256 + ... places
+    assert len(adjacency.out.pool) < 40 * degree  # without compaction: 60 hubs of 512 + 256 + ... places
     assert adjacency.edge_count == 0
 
 
-def test_a_squeeze_keeps_the_edges_that_stay() -> None:
+def test_compaction_keeps_the_remaining_edges() -> None:
     edges = {slot: (slot % 3, 3) for slot in range(SLOTS)}
-    with patch.object(adjacency_module, "_SQUEEZE_FROM", 0):
+    with patch.object(adjacency_module, "_COMPACT_FROM", 0):
         adjacency = make()
         add(adjacency, edges)
         before = int(adjacency._counters[0])
-        for _ in range(20):  # segments that grow leave gaps behind them until the pool is full
-            gone = [slot for slot, (u, _) in edges.items() if u == 1]
-            remove(adjacency, gone, [])
-            for slot in gone:
+        for _ in range(20):  # growing segments leave gaps until the pool is full
+            deleted = [slot for slot, (u, _) in edges.items() if u == 1]
+            remove(adjacency, deleted, [])
+            for slot in deleted:
                 add(adjacency, {slot: edges[slot]})
             check(adjacency, edges)
         assert int(adjacency._counters[0]) <= 2 * before
 
 
-def test_goes_on_over_the_same_files(tmp_path: Path) -> None:
+def test_adjacency_continues_over_the_same_files(tmp_path: Path) -> None:
     edges: Edges = {}
     for round in range(4):
-        space = MappedSpace(tmp_path)
-        adjacency = make(space)
+        part_state = MappedPartState(tmp_path)
+        adjacency = make(part_state)
         check(adjacency, edges)
         remove(adjacency, [s for s in edges if s % 3 == round % 3], [])
         edges = {s: e for s, e in edges.items() if s % 3 != round % 3}
@@ -182,4 +178,4 @@ def test_goes_on_over_the_same_files(tmp_path: Path) -> None:
         add(adjacency, added)
         edges |= added
         check(adjacency, edges)
-        space.close()
+        part_state.close()

@@ -1,4 +1,4 @@
-"""Blocks come out of bytes as they went in, whole or in pieces."""
+"""Packing and splitting blocks is lossless."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from d3gnn.events import IntKeys, Keys, StringKeys, keys_of
+from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.blocks import (
     LIMIT,
     Block,
-    Kind,
+    BlockKind,
     block_keys,
     block_pairs,
     by_kind,
@@ -27,29 +27,30 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.types import Array, Bytes
 
-# Dtypes and widths (0: flat) of each kind's columns, as the module's table says; keys come on top.
-COLUMNS: dict[Kind, tuple[tuple[str, int], ...]] = {
-    Kind.VERTICES: (("i4", 0), ("i4", 0), ("u8", 0), ("i8", 0), ("i8", 0)),
-    Kind.REPLICAS: (("i4", 0), ("i4", 0), ("i4", 0)),
-    Kind.SOURCES: (("i4", 0), ("i4", 0), ("i4", 0)),
-    Kind.DROPS: (("i4", 0), ("u1", 0), ("i8", 0), ("i8", 0)),
-    Kind.LEAVES: (("i4", 0), ("i8", 0), ("i8", 0)),
-    Kind.REMOVES: (("i4", 0), ("i8", 0), ("i8", 0)),
-    Kind.ADDS: (("i4", 0), ("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
-    Kind.GONE: (("i8", 0), ("i8", 0)),
-    Kind.GONE_EDGES: (("i8", 0), ("i8", 0)),
-    Kind.EDGE_VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
-    Kind.QUERIES: (("i4", 0), ("i4", 0), ("i1", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
-    Kind.FEATURES: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 3)),
-    Kind.VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 5)),
-    Kind.ROOTS: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 1)),
-    Kind.PARTIALS: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 4)),
-    Kind.OUTPUT: (("u1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
-    Kind.NAMES: (("i4", 0),),
-    Kind.ENDS: (("i4", 0), ("i1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
-    Kind.PAIRS: (("u1", 0), ("u1", 0), ("i8", 0), ("i8", 0), ("f4", 0)),
+# Dtypes and widths (0: one-dimensional) of each kind's columns, as in the module's table; keys are appended.
+COLUMNS: dict[BlockKind, tuple[tuple[str, int], ...]] = {
+    BlockKind.VERTICES: (("i4", 0), ("i4", 0), ("u8", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.REPLICAS: (("i4", 0), ("i4", 0), ("i4", 0)),
+    BlockKind.SOURCES: (("i4", 0), ("i4", 0), ("i4", 0)),
+    BlockKind.VERTEX_DELETES: (("i4", 0), ("u1", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.REPLICA_DELETES: (("i4", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.EDGE_DELETES: (("i4", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.EDGE_ADDS: (("i4", 0), ("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.VERTEX_TOMBSTONES: (("i8", 0), ("i8", 0)),
+    BlockKind.EDGE_TOMBSTONES: (("i8", 0), ("i8", 0)),
+    BlockKind.EDGE_VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    BlockKind.QUERIES: (("i4", 0), ("i4", 0), ("i1", 0), ("i4", 0), ("i8", 0), ("i8", 0)),
+    BlockKind.LABELS: (("i4", 0), ("u1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    BlockKind.FEATURES: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 3)),
+    BlockKind.VALUES: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 5)),
+    BlockKind.ROOTS: (("i4", 0), ("i8", 0), ("i8", 0), ("f4", 1)),
+    BlockKind.PARTIALS: (("i4", 0), ("i4", 0), ("i8", 0), ("i8", 0), ("f4", 4)),
+    BlockKind.OUTPUT: (("u1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    BlockKind.NAMES: (("i4", 0),),
+    BlockKind.ENDS: (("i4", 0), ("i1", 0), ("i8", 0), ("i8", 0), ("f4", 2)),
+    BlockKind.PAIRS: (("u1", 0), ("u1", 0), ("i8", 0), ("i8", 0), ("f4", 0)),
 }
-KEYED = (Kind.VERTICES, Kind.GONE, Kind.OUTPUT, Kind.NAMES, Kind.ENDS)
+KEYED = (BlockKind.VERTICES, BlockKind.VERTEX_TOMBSTONES, BlockKind.OUTPUT, BlockKind.NAMES, BlockKind.ENDS)
 TEXTS = ["", "a", "\0", "é", "a much longer id than eight bytes"]
 
 
@@ -61,7 +62,7 @@ def some_keys(rng: np.random.Generator, rows: int, ids: bool) -> Keys:
 
 @st.composite
 def blocks(draw: st.DrawFn, most: int = 40) -> Block:
-    kind = draw(st.sampled_from(Kind))
+    kind = draw(st.sampled_from(BlockKind))
     rows = draw(st.integers(0, most))
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     columns: list[Array] = []
@@ -74,11 +75,12 @@ def blocks(draw: st.DrawFn, most: int = 40) -> Block:
     if kind in KEYED:
         last, blob = key_columns(some_keys(rng, rows, ids))
         columns.append(last)
-    elif kind in (Kind.PAIRS, Kind.GONE_EDGES):
+    elif kind in (BlockKind.PAIRS, BlockKind.EDGE_TOMBSTONES):
         both, blob = pair_columns(some_keys(rng, rows, ids), some_keys(rng, rows, ids))
         columns += both
-    full = kind is Kind.PARTIALS and draw(st.booleans())
-    numbers = [draw(st.integers(0, 2**31 - 1)) for _ in range(3)]
+    full = kind is BlockKind.PARTIALS and draw(st.booleans())
+    # Pieces of a block count on from its sequence, which must stay in 32 bits.
+    numbers = [draw(st.integers(0, most)) for most in (2**31 - 1, 2**31 - 1, 2**30)]
     return Block(
         kind, numbers[0], numbers[1], tuple(columns), draw(st.integers(0, 2**40)), full, blob, numbers[2]
     )
@@ -90,13 +92,13 @@ def same(a: Block, b: Block) -> None:
     pairs = [*zip(a.columns, b.columns, strict=True)]
     if a.blob is not None and b.blob is not None:
         pairs.append((a.blob, b.blob))
-    for mine, yours in pairs:
-        assert (mine.dtype, mine.shape) == (yours.dtype, yours.shape)
-        assert mine.tobytes() == yours.tobytes()
+    for left, right in pairs:
+        assert (left.dtype, left.shape) == (right.dtype, right.shape)
+        assert left.tobytes() == right.tobytes()
 
 
 @given(blocks(), st.sampled_from([bytes, bytearray, memoryview]))
-def test_bytes_give_the_block_back(block: Block, hold: type) -> None:
+def test_unpacking_restores_the_block(block: Block, hold: type) -> None:
     back = unpack(hold(pack(block)))
     same(back, block)
     assert back.sequence == block.sequence
@@ -116,12 +118,12 @@ def test_columns_are_aligned_views(block: Block) -> None:
 
 def test_columns_that_are_not_contiguous_can_be_packed() -> None:
     wide = np.arange(40, dtype=np.int32).reshape(10, 4)
-    block = Block(Kind.REPLICAS, 0, 1, (wide[:, 1], wide[::-1, 2], wide[:, 3]))
+    block = Block(BlockKind.REPLICAS, 0, 1, (wide[:, 1], wide[::-1, 2], wide[:, 3]))
     same(unpack(pack(block)), block)
 
 
 @given(blocks(), st.sampled_from([1, 256, 4100, 4200, 5000, LIMIT]))
-def test_pieces_join_to_the_whole(block: Block, limit: int) -> None:
+def test_joined_pieces_equal_the_block(block: Block, limit: int) -> None:
     pieces = list(split(block, limit))
     assert sum(map(len, pieces)) == len(block)
     assert [piece.full for piece in pieces] == [block.full] + [False] * (len(pieces) - 1)
@@ -135,29 +137,31 @@ def test_pieces_join_to_the_whole(block: Block, limit: int) -> None:
     same(whole, block)
 
 
-def test_a_block_is_cut_no_finer_than_it_has_to_be() -> None:
+def test_a_block_is_split_no_finer_than_needed() -> None:
     column = np.zeros(100_000, np.int32)
-    assert len(list(split(Block(Kind.REMOVES, 0, 0, (column,)), 2**20))) == 1
-    assert len(list(split(Block(Kind.REMOVES, 0, 0, (column,)), 2**17))) == 4
+    assert len(list(split(Block(BlockKind.EDGE_DELETES, 0, 0, (column,)), 2**20))) == 1
+    assert len(list(split(Block(BlockKind.EDGE_DELETES, 0, 0, (column,)), 2**17))) == 4
 
 
 def test_blocks_are_processed_by_source_and_sequence() -> None:
     empty = (np.zeros(0, np.int32),)
-    made = [Block(kind, s, 0, empty, sequence=q) for kind in Kind for s in range(3) for q in range(3)]
-    random.Random(2).shuffle(made)
-    found = by_kind(made)
-    assert [{block.kind for block in same_kind} for same_kind in found] == [{kind} for kind in Kind]
+    shuffled = [
+        Block(kind, s, 0, empty, sequence=q) for kind in BlockKind for s in range(3) for q in range(3)
+    ]
+    random.Random(2).shuffle(shuffled)
+    found = by_kind(shuffled)
+    assert [{block.kind for block in same_kind} for same_kind in found] == [{kind} for kind in BlockKind]
     for same_kind in found:
         order = [(block.source, block.sequence) for block in same_kind]
         assert order == [(s, q) for s in range(3) for q in range(3)]
 
 
-def test_nothing_joins_to_nothing() -> None:
+def test_joining_no_blocks_returns_none() -> None:
     assert joined([]) is None
 
 
 def test_a_join_has_the_largest_extent_and_is_full_if_any_is() -> None:
-    a = Block(Kind.PARTIALS, 0, 0, (np.zeros(1, np.int32),), extent=3, full=True)
+    a = Block(BlockKind.PARTIALS, 0, 0, (np.zeros(1, np.int32),), extent=3, full=True)
     both = joined([a, replace(a, extent=7, full=False)])
     assert both is not None
     assert (both.extent, both.full, len(both)) == (7, True, 2)
@@ -166,10 +170,10 @@ def test_a_join_has_the_largest_extent_and_is_full_if_any_is() -> None:
 @pytest.mark.parametrize("keys", [[1, -2], ["a", ""], ["", ""]])
 def test_keys_travel_as_a_column_and_a_blob(keys: list[int | str]) -> None:
     column, blob = key_columns(keys_of(keys))
-    assert block_keys(Block(Kind.OUTPUT, 0, 0, (column,), blob=blob)).to_list() == keys
+    assert block_keys(Block(BlockKind.OUTPUT, 0, 0, (column,), blob=blob)).to_list() == keys
 
 
-def test_a_slice_of_strings_brings_only_its_own_bytes() -> None:
+def test_a_slice_of_strings_packs_only_its_own_bytes() -> None:
     whole = StringKeys.of(["aa", "bbb", "c"])
     some = StringKeys(whole.offsets[1:3], whole.data)
     column, blob = key_columns(some)
@@ -179,16 +183,16 @@ def test_a_slice_of_strings_brings_only_its_own_bytes() -> None:
 
 @pytest.mark.parametrize("junk", [b"PAR1" + bytes(60), bytes(64)])
 def test_foreign_bytes_are_refused(junk: bytes) -> None:
-    with pytest.raises(ValueError, match=r"not a block: they begin with"):
+    with pytest.raises(ValueError, match=r"not a block: the bytes begin with"):
         unpack(junk)
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_pairs_of_keys_come_back_from_pieces(ids: bool) -> None:
+def test_pairs_of_keys_survive_splitting(ids: bool) -> None:
     rng = np.random.default_rng(1)
     src, dst = some_keys(rng, 3000, ids), some_keys(rng, 3000, ids)
     keys, blob = pair_columns(src, dst)
-    block = Block(Kind.PAIRS, 0, 0, (np.arange(3000), *keys), blob=blob)
+    block = Block(BlockKind.PAIRS, 0, 0, (np.arange(3000), *keys), blob=blob)
     pieces = [unpack(pack(piece)) for piece in split(block, 20_000)]
     assert len(pieces) > 1
     found = [block_pairs(piece) for piece in pieces]

@@ -1,4 +1,4 @@
-"""Whole real streams end where a static forward pass over the final graph ends, however small the batches."""
+"""Real streams, in batches of any size, end with the embeddings of a static pass over the final graph."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ import numpy as np
 import pytest
 
 from d3gnn import GraphSchema, LocalEngine
-from d3gnn.events import EdgeMode, EventBatch, IntKeys, Keys, Op, Reason, keys_from_arrow, keys_of
+from d3gnn.events import EdgeMode, EventBatch, Op, Reason
+from d3gnn.events.keys import IntKeys, Keys, keys_from_arrow, keys_of
 from d3gnn.kernel.hashing import initial_values
-from d3gnn.kernel.reference import Oracle, embeddings, forward, relative_error
 from d3gnn.kernel.windows import AdaptiveSession, Count, Session, Tumbling, Window
-from d3gnn.nn import GNN, GraphSAGE
+from d3gnn.nn import GNN
+from d3gnn.nn.models import sage_from_widths
+from d3gnn.oracle import Oracle, embeddings, forward, relative_error
 from d3gnn.sources import read_edge_list
 from d3gnn.types import Floats, Small
 
@@ -54,7 +56,8 @@ def _keys(ids: Any) -> Keys:
 
 def final(model: GNN, stream: Stream, events: EventBatch, status: Small) -> tuple[Keys, Floats]:
     """Ids and embeddings of the final graph."""
-    if (events.op == Op.CREATE).all() and stream.directed:  # dictionaries would take half a minute
+    # The oracle's dictionaries would take half a minute.
+    if (events.op == Op.CREATE).all() and stream.directed:
         assert isinstance(events.src, IntKeys)
         assert isinstance(events.dst, IntKeys)
         ids, ends = np.unique([events.src.values, events.dst.values], return_inverse=True)
@@ -64,18 +67,18 @@ def final(model: GNN, stream: Stream, events: EventBatch, status: Small) -> tupl
             repeated[:] = True
             repeated[np.unique(ends[0] * len(ids) + ends[1], return_index=True)[1]] = False
         assert (status == np.where(repeated, Reason.REPEATED, Reason.APPLIED)).all()
-        inputs = initial_values(IntKeys(ids), model.in_width)
+        inputs = initial_values(IntKeys(ids), model.in_channels)
         return IntKeys(ids), forward(model, inputs, ends[0][~repeated], ends[1][~repeated])
-    oracle = Oracle(GraphSchema(edges=stream.edges, directed=stream.directed).for_model(model.in_width))
+    oracle = Oracle(GraphSchema(edges=stream.edges, directed=stream.directed).for_model(model.in_channels))
     assert oracle.apply(events) == status.tolist()
     expected = embeddings(model, oracle)
     return keys_of(list(expected)), np.stack(list(expected.values()))
 
 
 def check(stream: Stream, events: EventBatch, ends: list[int]) -> None:
-    """Stream the events in batches that end there; all must be as if they had come at once."""
+    """Stream the events in batches with these ends; the result must be that of one batch."""
     schema = GraphSchema(edges=stream.edges, directed=stream.directed)
-    engine = LocalEngine(GraphSAGE(WIDTHS, seed=1), stream.parts, schema=schema)
+    engine = LocalEngine(sage_from_widths(WIDTHS, seed=1), parts=stream.parts, schema=schema)
     batches = zip([0, *ends], [*ends, len(events)], strict=True)
     status = [engine.apply(events.take(slice(begin, end)), clock=1).status for begin, end in batches]
     ids, expected = final(engine.model, stream, events, np.concatenate(status))
@@ -108,18 +111,18 @@ WINDOWS: list[Window] = [
 
 
 @pytest.fixture(scope="module")
-def ends_of_streams(shared_data: Path) -> Callable[[str], tuple[EventBatch, GNN, Keys, Floats]]:
-    """The events of a stream, a model, and where a static forward pass ends; each made once."""
+def static_results(shared_data: Path) -> Callable[[str], tuple[EventBatch, GNN, Keys, Floats]]:
+    """The events of a stream, a model, and the result of a static forward pass; each computed once."""
 
     @cache
-    def made(name: str) -> tuple[EventBatch, GNN, Keys, Floats]:
-        stream, model = STREAMS[name], GraphSAGE(WIDTHS, seed=1)
+    def compute(name: str) -> tuple[EventBatch, GNN, Keys, Floats]:
+        stream, model = STREAMS[name], sage_from_widths(WIDTHS, seed=1)
         events = read(shared_data, stream)
         schema = GraphSchema(edges=stream.edges, directed=stream.directed)
         status = LocalEngine(model, schema=schema).apply(events, clock=1).status
         return events, model, *final(model, stream, events, status)
 
-    return made
+    return compute
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
@@ -129,16 +132,16 @@ def test_the_whole_stream_through_windows(
     name: str,
     window: Window,
     parts: int,
-    ends_of_streams: Callable[[str], tuple[EventBatch, GNN, Keys, Floats]],
+    static_results: Callable[[str], tuple[EventBatch, GNN, Keys, Floats]],
 ) -> None:
-    events, model, ids, expected = ends_of_streams(name)
+    events, model, ids, expected = static_results(name)
     schema = GraphSchema(edges=STREAMS[name].edges, directed=STREAMS[name].directed)
-    engine = LocalEngine(model, parts, schema=schema, window=window)
-    size, waited = STREAMS[name].batch // 2, 0
+    engine = LocalEngine(model, parts=parts, schema=schema, window=window)
+    size, max_pending = STREAMS[name].batch // 2, 0
     for number, begin in enumerate(range(0, len(events), size), start=1):
         engine.apply(events.take(slice(begin, begin + size)), clock=number * 10 * MS)
-        waited = max(waited, sum(engine.pending().values()))
-    assert waited > 0, "nothing ever waited"
+        max_pending = max(max_pending, sum(engine.pending().values()))
+    assert max_pending > 0, "nothing was ever pending"
     assert sum(engine.pending().values()) > 0, "there is something to drain"
     engine.drain()
     assert len(engine) == len(ids)

@@ -1,11 +1,11 @@
-"""Hashes and initial values are stored and compared for years: they must never change."""
+"""Hashes and initial values are stored, so they must never change."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from d3gnn.events import keys_of
+from d3gnn.events.keys import keys_of
 from d3gnn.kernel.hashing import hash_keys, initial_values
 
 PINNED_INTS = {
@@ -32,16 +32,16 @@ def test_hashes_of_strings_are_pinned() -> None:
     assert hash_keys(keys_of(list(PINNED_STRINGS))).tolist() == list(PINNED_STRINGS.values())
 
 
-def test_hash_of_an_integer_is_that_of_splitmix64() -> None:
-    # The first outputs of the reference implementation, seeded with 0: its state grows by a fixed step.
+def test_integers_are_hashed_by_splitmix64() -> None:
+    # The first outputs of the reference implementation with seed 0: its state grows by a fixed step.
     step = 0x9E3779B97F4A7C15
     states = np.array([0, step, 2 * step % 2**64], np.uint64).view(np.int64)
     expected = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     assert hash_keys(keys_of(states.tolist())).tolist() == expected
 
 
-def test_strings_that_look_alike_differ() -> None:
-    alike = [
+def test_similar_strings_have_different_hashes() -> None:
+    similar = [
         "",
         "\0",
         "\0\0",
@@ -57,16 +57,16 @@ def test_strings_that_look_alike_differ() -> None:
         "a" * 8,
         "a" * 8 + "\0",
     ]
-    alike += ["a" * 9, "a" * 16, "a" * 17, "ab" * 8, "ba" * 8, "1", "01"]
-    assert len(set(hash_keys(keys_of(alike)).tolist())) == len(alike)
+    similar += ["a" * 9, "a" * 16, "a" * 17, "ab" * 8, "ba" * 8, "1", "01"]
+    assert len(set(hash_keys(keys_of(similar)).tolist())) == len(similar)
 
 
-def test_hashes_do_not_depend_on_neighbours() -> None:
+def test_hashes_do_not_depend_on_other_keys() -> None:
     names = ["ann", "bob", "a much longer name", ""]
-    together = hash_keys(keys_of(names)).tolist()
-    assert together == [int(hash_keys(keys_of([name]))[0]) for name in names]
+    expected = hash_keys(keys_of(names)).tolist()
+    assert expected == [int(hash_keys(keys_of([name]))[0]) for name in names]
     backwards = keys_of(names).take(np.array([3, 2, 1, 0]))
-    assert hash_keys(backwards).tolist() == together[::-1]
+    assert hash_keys(backwards).tolist() == expected[::-1]
 
 
 def test_initial_values_are_pinned() -> None:
@@ -78,7 +78,7 @@ def test_initial_values_are_pinned() -> None:
     assert initial_values(keys_of(["ann"]), 3).tolist() == [of_ann]
 
 
-def test_initial_values_of_a_wider_input_begin_alike() -> None:
+def test_initial_values_do_not_depend_on_the_width() -> None:
     np.testing.assert_array_equal(initial_values(keys_of([7]), 8)[:, :3], initial_values(keys_of([7]), 3))
 
 
@@ -95,5 +95,5 @@ def test_initial_values_are_spread_evenly(strings: bool) -> None:
     assert len(np.unique(x, axis=0)) == len(x)
 
 
-def test_no_ids_have_no_values() -> None:
+def test_initial_values_of_no_ids() -> None:
     assert initial_values(keys_of([]), 4).shape == (0, 4)

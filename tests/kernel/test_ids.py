@@ -1,4 +1,4 @@
-"""The id table is a dictionary from keys to the order in which they came."""
+"""The id table equals a dictionary from keys to the order of their first use."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from d3gnn.events import IntKeys, Key, keys_of
-from d3gnn.events.keys import null_keys
+from d3gnn.events import Key
+from d3gnn.events.keys import IntKeys, keys_of, null_keys
 from d3gnn.kernel import ids as ids_module
-from d3gnn.kernel.arrays import MappedSpace, Space
 from d3gnn.kernel.ids import IdTable, KeyColumn
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Hashes
 
 INTS = st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)
-# Strings that a careless comparison takes for each other, and any others.
+# Strings that a careless comparison confuses, and random ones.
 STRINGS = st.sampled_from(["", "\0", "\0\0", "a", "a\0", "é", "e\u0301", "12345678", "123456789"]) | st.text()
 
 
@@ -27,23 +28,23 @@ def batches(keys: st.SearchStrategy[Key]) -> st.SearchStrategy[list[list[Key]]]:
 
 
 def check_against_a_dictionary(stream: list[list[Key]], asked: list[Key]) -> None:
-    table, codes = IdTable(Space(), "id"), dict[Key, int]()
+    table, codes = IdTable(PartState(), "id"), dict[Key, int]()
     for keys in stream:
         expected = [codes.setdefault(key, len(codes)) for key in keys]
         assert table.intern(keys_of(keys)).tolist() == expected
         assert len(table) == len(codes)
     assert table.keys.take(np.arange(len(codes))).to_list() == list(codes)
     assert table.find(keys_of(asked)).tolist() == [codes.get(key, -1) for key in asked]
-    assert len(table) == len(codes), "a question makes no code"
+    assert len(table) == len(codes), "a lookup creates no code"
 
 
 @given(batches(INTS), st.lists(INTS, min_size=1))
-def test_integers(stream: list[list[Key]], asked: list[Key]) -> None:
+def test_integers_equal_a_dictionary(stream: list[list[Key]], asked: list[Key]) -> None:
     check_against_a_dictionary(stream, asked)
 
 
 @given(batches(STRINGS), st.lists(STRINGS, min_size=1))
-def test_strings(stream: list[list[Key]], asked: list[Key]) -> None:
+def test_strings_equal_a_dictionary(stream: list[list[Key]], asked: list[Key]) -> None:
     check_against_a_dictionary(stream, asked)
 
 
@@ -58,7 +59,7 @@ def test_strings_with_equal_hashes(stream: list[list[Key]], asked: list[Key]) ->
 
 def test_many_integers_in_a_few_batches() -> None:
     keys = np.random.default_rng(1).permutation(np.arange(-5000, 5000, dtype=np.int64) * 2**20)
-    table = IdTable(Space(), "id")
+    table = IdTable(PartState(), "id")
     for some in np.array_split(keys, 7):
         table.intern(IntKeys(some))
     assert table.find(IntKeys(keys)).tolist() == list(range(10_000))
@@ -66,32 +67,32 @@ def test_many_integers_in_a_few_batches() -> None:
 
 
 @pytest.mark.parametrize("ids", [[1, 2, 3, 4], ["a", "b", "", "d"]])
-def test_codes_are_made_only_where_asked_for(ids: list[Key]) -> None:
-    table = IdTable(Space(), "id")
+def test_codes_are_created_only_on_request(ids: list[Key]) -> None:
+    table = IdTable(PartState(), "id")
     create = np.array([True, False, True, False])
     assert table.intern(keys_of(ids), create).tolist() == [0, -1, 1, -1]
     assert table.find(keys_of(ids)).tolist() == [0, -1, 1, -1]
-    # A key that is first asked for and then made, within one batch.
+    # A key that is first looked up and then created, in one batch.
     again = [ids[1], ids[1], ids[1]]
     assert table.intern(keys_of(again), np.array([False, True, False])).tolist() == [-1, 2, 2]
 
 
 @pytest.mark.parametrize("ids", [[5, None, 5, None, 6], ["a", None, "a", None, ""]])
 def test_nulls_have_no_code(ids: list[Key | None]) -> None:
-    table = IdTable(Space(), "id")
+    table = IdTable(PartState(), "id")
     assert table.intern(keys_of(ids)).tolist() == [0, -1, 0, -1, 1]
     assert len(table) == 2
 
 
-def test_a_null_is_not_the_key_that_fills_its_place() -> None:
+def test_a_null_is_not_the_key_that_stands_in_for_it() -> None:
     for filler, null in ((0, null_keys(IntKeys, 1)), ("", keys_of(["a", None]).take(np.array([1])))):
-        table = IdTable(Space(), "id")
+        table = IdTable(PartState(), "id")
         table.intern(keys_of([filler]))
         assert table.find(null).tolist() == [-1]
 
 
 def test_keys_of_the_other_type_are_unknown_and_change_nothing() -> None:
-    table = IdTable(Space(), "id")
+    table = IdTable(PartState(), "id")
     table.intern(keys_of([1]))
     assert table.intern(keys_of(["1", "a"])).tolist() == [-1, -1]
     assert len(table) == 1
@@ -99,19 +100,19 @@ def test_keys_of_the_other_type_are_unknown_and_change_nothing() -> None:
 
 
 @pytest.mark.parametrize("ids", [list(range(300)), [f"id {i}" for i in range(300)]])
-def test_a_new_table_over_the_same_files_goes_on(ids: list[Key], tmp_path: Path) -> None:
+def test_a_new_table_continues_over_the_same_files(ids: list[Key], tmp_path: Path) -> None:
     for begin in range(0, 300, 100):
-        space = MappedSpace(tmp_path)
-        table = IdTable(space, "id")
+        part_state = MappedPartState(tmp_path)
+        table = IdTable(part_state, "id")
         assert table.intern(keys_of(ids[: begin + 100])).tolist() == list(range(begin + 100))
         assert table.keys.take(np.arange(len(table))).to_list() == ids[: begin + 100]
-        space.close()
+        part_state.close()
 
 
 @given(st.lists(STRINGS, min_size=1, max_size=20))
-def test_a_key_column_gives_back_what_was_put(keys: list[str]) -> None:
-    space = Space()
-    column = KeyColumn(space, "key", space.counters[:3])
+def test_a_key_column_returns_what_was_stored(keys: list[str]) -> None:
+    part_state = PartState()
+    column = KeyColumn(part_state, "key")
     rows = np.random.default_rng(len(keys)).permutation(len(keys))
     half = len(keys) // 2
     stored = keys_of(keys)

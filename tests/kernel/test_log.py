@@ -1,4 +1,4 @@
-"""A compacted log leaves the same graph, and is as short as it can be."""
+"""A compacted log creates the same graph, and is minimal."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from d3gnn.events import (
     label,
     vertex,
 )
-from d3gnn.kernel.log import MemoryLog, compact, join
+from d3gnn.kernel.compaction import compact
+from d3gnn.kernel.log import LogEntry, MemoryLog
 from d3gnn.kernel.operators import Partition
-from d3gnn.kernel.operators.partition import LogEntry
-from d3gnn.kernel.reference import Oracle
 from d3gnn.nn import GraphSAGE
-from d3gnn.testing import Witness, event_batches, schemas
+from d3gnn.oracle import Oracle
+from d3gnn.testing import OracleChecker, event_batches, schemas
 
 PARTS = 2
 PLAIN = GraphSchema(features={"x": 1})
@@ -48,7 +48,7 @@ def compacted(schema: GraphSchema, stream: Iterable[Iterable[Event]]) -> LogEntr
 
 
 def replayed(schema: GraphSchema, entries: Iterable[LogEntry]) -> dict[str, Any]:
-    """All that the oracle knows after a log, times included; every event of the log must apply."""
+    """The oracle's state after a log, times included; every event of the log must apply."""
     oracle = Oracle(schema)
     for entry in entries:
         for i in range(len(entry)):  # row by row: a log's rows are in the order in which they applied
@@ -63,7 +63,7 @@ def replayed(schema: GraphSchema, entries: Iterable[LogEntry]) -> dict[str, Any]
 
 @settings(max_examples=80)
 @given(data=st.data())
-def test_leaves_the_same_graph(data: st.DataObject) -> None:
+def test_compaction_keeps_the_graph(data: st.DataObject) -> None:
     schema = data.draw(schemas(), "schema")
     stream = event_batches(schema, data.draw(st.sampled_from(["int", "str"]), "ids"), n_vertices=4)
     entries = logged(schema, data.draw(stream, "stream"))
@@ -82,7 +82,7 @@ def test_leaves_the_same_graph(data: st.DataObject) -> None:
     assert replayed(schema, [again]) == expected
 
 
-def test_what_was_undone_is_left_out() -> None:
+def test_compaction_omits_reverted_changes() -> None:
     stream = [
         [edge(1, 2, time=1), edge(2, 3, time=1), feature(1, [0.5], time=2), feature(1, [0.7], time=3)],
         [delete_edge(1, 2, time=4), vertex(9, time=4), label(1, 2.0, time=4), label(1, 3.0, time=5)],
@@ -92,12 +92,12 @@ def test_what_was_undone_is_left_out() -> None:
     assert sorted(kinds) == ["EDGE"] * 2 + ["FEATURE"] + ["LABEL"] + ["VERTEX"] * 3
 
 
-def test_a_feature_named_and_the_default_one_are_the_same() -> None:
+def test_the_default_feature_and_its_name_are_the_same() -> None:
     entry = compacted(PLAIN, [[feature(1, [1.0]), feature(1, [2.0], time=1, name="x")]])
     assert len(entry) == 2  # the vertex and its feature
 
 
-def test_nothing_is_left_of_nothing() -> None:
+def test_an_empty_graph_has_an_empty_log() -> None:
     assert compact([], PLAIN, PARTS) is None
     assert compact(logged(PLAIN, [[], []]), PLAIN, PARTS) is None
     assert len(compacted(PLAIN, [[vertex(1)], [delete_vertex(1, time=1)]])) == 0
@@ -114,7 +114,9 @@ def test_edges_and_masters_keep_their_parts() -> None:
         is_edge = entry.events.element == Element.EDGE
         assert entry.events.dst is not None
         columns = entry.events.src.to_list(), entry.events.dst.to_list(), entry.part.tolist()
-        return {row for row, mine in zip(zip(*columns, strict=True), is_edge, strict=True) if mine}
+        return {
+            row for row, row_is_edge in zip(zip(*columns, strict=True), is_edge, strict=True) if row_is_edge
+        }
 
     assert edges(short) == edges(entries[0])
     is_vertex = short.events.element == Element.VERTEX
@@ -148,11 +150,11 @@ LATE: list[tuple[Sequence[Event], Event]] = [
 @pytest.mark.parametrize(("before", "late"), LATE)
 def test_late_events_stay_late_after_a_refresh(before: Sequence[Event], late: Event) -> None:
     schema = GraphSchema(features={"x": 1}, edge_features={"w": 1})
-    witness = Witness(LocalEngine(GraphSAGE([1, 2], seed=1), PARTS, schema=schema))
-    witness.apply([vertex(1, time=0), *before])
-    witness.refresh()
-    witness.refresh()
-    assert witness.apply([late]).count(Reason.LATE) == 1
+    checker = OracleChecker(LocalEngine(GraphSAGE(1, 2, 1, seed=1), parts=PARTS, schema=schema))
+    checker.apply([vertex(1, time=0), *before])
+    checker.refresh()
+    checker.refresh()
+    assert checker.apply([late]).count(Reason.LATE) == 1
 
 
 FOREIGN: list[tuple[GraphSchema, list[list[Event]], Event]] = [
@@ -169,11 +171,11 @@ FOREIGN: list[tuple[GraphSchema, list[list[Event]], Event]] = [
 def test_ids_of_the_wrong_type_stay_wrong_after_a_refresh(
     schema: GraphSchema, stream: list[list[Event]], foreign: Event
 ) -> None:
-    witness = Witness(LocalEngine(GraphSAGE([1, 2], seed=1), PARTS, schema=schema))
+    checker = OracleChecker(LocalEngine(GraphSAGE(1, 2, 1, seed=1), parts=PARTS, schema=schema))
     for events in stream:
-        witness.apply(events)
-    witness.refresh()
-    assert witness.apply([foreign]).count(Reason.WRONG_ID_TYPE) == 1
+        checker.apply(events)
+    checker.refresh()
+    assert checker.apply([foreign]).count(Reason.WRONG_ID_TYPE) == 1
 
 
 def test_a_long_log_of_small_entries_is_kept_in_order() -> None:
@@ -182,15 +184,15 @@ def test_a_long_log_of_small_entries_is_kept_in_order() -> None:
     for entry in [*entries, entries[0].__class__(EventBatch.of([]), np.zeros(0, np.int32))]:
         log.append(entry)
     assert len(log.entries) < 200
-    whole, expected = join(log.entries), join(entries)
+    whole, expected = LogEntry.concat(log.entries), LogEntry.concat(entries)
     assert whole.events.time.tolist() == list(range(600))
     assert whole.part.tolist() == expected.part.tolist()
     log.replace(entries[0])
     assert log.entries == [entries[0]]
 
 
-def test_features_of_edges_that_are_all_gone_leave_nothing() -> None:
+def test_features_of_deleted_edges_are_omitted() -> None:
     schema = GraphSchema(features={"x": 3}, edge_features={"w": 1})
-    witness = Witness(LocalEngine(GraphSAGE([3, 2], seed=1), schema=schema))
-    witness.apply([edge(0, 1, [1.0], time=0), delete_vertex(0, time=1)])
-    witness.refresh()
+    checker = OracleChecker(LocalEngine(GraphSAGE(3, 2, 1, seed=1), schema=schema))
+    checker.apply([edge(0, 1, [1.0], time=0), delete_vertex(0, time=1)])
+    checker.refresh()

@@ -1,4 +1,4 @@
-"""Files in memory are mapped in large pages where the system has them, and are whole in any case."""
+"""Files in memory are mapped in large pages if the system has them, and are complete in any case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def file(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
         yield opened.fileno()
 
 
-def test_growth_keeps_what_is_there_and_fills_with_zeros(file: int, tmp_path: Path) -> None:
+def test_growth_keeps_contents_and_fills_with_zeros(file: int, tmp_path: Path) -> None:
     expected = np.zeros(0, np.uint8)
     rng = np.random.default_rng(0)
     sizes = [
@@ -38,7 +38,7 @@ def test_growth_keeps_what_is_there_and_fills_with_zeros(file: int, tmp_path: Pa
     for size in sizes:
         allocate(file, size, tmp_path)
         assert os.fstat(file).st_size == size
-        assert os.fstat(file).st_blocks * 512 >= size, "all of it is there"
+        assert os.fstat(file).st_blocks * 512 >= size, "all of it is allocated"
         found = map_file(file, size, whole=size % 2 == 0)
         assert (found[: len(expected)] == expected).all()
         assert not found[len(expected) :].any()
@@ -66,13 +66,13 @@ def test_a_map_outlives_its_file(tmp_path: Path) -> None:
     assert (found == ord("x")).all()
 
 
-def test_nothing_cannot_be_mapped(file: int) -> None:
+def test_an_empty_file_cannot_be_mapped(file: int) -> None:
     with pytest.raises(OSError, match="cannot map 0 bytes"):
         map_file(file, 0)
 
 
 def _mapped_in_large_pages(address: int) -> int:
-    """Kilobytes of the stretch of memory at an address that are in large pages."""
+    """Kilobytes in large pages of the memory range at an address."""
     here, found = False, 0
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split(" ")[0]:
@@ -82,7 +82,7 @@ def _mapped_in_large_pages(address: int) -> int:
     return found
 
 
-def test_large_pages_where_the_system_has_them(tmp_path: Path) -> None:
+def test_large_pages_are_used_if_the_system_has_them(tmp_path: Path) -> None:
     size = 8 * LARGE_PAGE
     with tempfile.TemporaryFile(dir=_MEMORY) as opened:
         file = opened.fileno()
@@ -92,12 +92,12 @@ def test_large_pages_where_the_system_has_them(tmp_path: Path) -> None:
         if not _has_large_pages(file):
             pytest.skip("this kernel makes no large pages of files in memory")
         assert found.ctypes.data % LARGE_PAGE == 0
-        # Memory that is in pieces may have none left that is large enough, for some of them.
+        # Fragmented memory may have too few large pages for all of them.
         assert _mapped_in_large_pages(found.ctypes.data) > 0
 
 
 def _has_large_pages(file: int) -> bool:
-    """Whether the system agrees to make them, asked in another way than the code does."""
+    """Whether the system creates large pages, checked in another way than the code does."""
     setting = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
     release = tuple(int(part) for part in os.uname().release.split("-")[0].split(".")[:2])
     return setting.exists() and "[deny]" not in setting.read_text() and release >= (6, 1)

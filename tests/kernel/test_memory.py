@@ -1,4 +1,4 @@
-"""Arrays of zeros out of memory that was used before."""
+"""Zeroed arrays from a pool of reused memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BYTE = np.dtype(np.uint8)
 
 
 @given(st.lists(st.tuples(st.integers(0, 300_000), st.booleans()), max_size=30))
-def test_arrays_are_zero_and_their_own(steps: list[tuple[int, bool]]) -> None:
+def test_arrays_are_zero_and_do_not_overlap(steps: list[tuple[int, bool]]) -> None:
     held: list[np.ndarray] = []
     for number, (size, drops) in enumerate(steps, start=1):
         array = zeros((size,), BYTE)
@@ -29,22 +29,24 @@ def test_arrays_are_zero_and_their_own(steps: list[tuple[int, bool]]) -> None:
         if drops:
             del held[len(held) // 2]
     for array in held:
-        assert len(set(array.tolist()[:: max(1, len(array) // 100)])) <= 1, "nobody else writes there"
+        assert len(set(array.tolist()[:: max(1, len(array) // 100)])) <= 1, (
+            "no other array shares this memory"
+        )
 
 
 @pytest.mark.parametrize("size", [10, 40_000, 2**20, 2**26, 2**26 + 1])
-def test_what_is_left_is_used_again_and_cleared(size: int) -> None:
+def test_released_memory_is_reused_and_cleared(size: int) -> None:
     array = zeros((size,), BYTE)
     array[:] = 7
     view = array[3:5]
     del array
-    assert not zeros((size,), BYTE).any(), "not while somebody looks at it"
+    assert not zeros((size,), BYTE).any(), "not while a view exists"
     assert view.tolist() == [7, 7]
     del view
     assert not zeros((size,), BYTE).any()
 
 
-def test_more_than_is_kept_goes_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_beyond_the_bound_is_returned_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     size, most = 2**22, 2**23
     monkeypatch.setattr(memory, "_KEPT", most)
     monkeypatch.setattr(memory, "_pool", memory._Pool())
@@ -58,8 +60,8 @@ def test_more_than_is_kept_goes_back_to_the_system(monkeypatch: pytest.MonkeyPat
 
 
 def _resident() -> int:
-    """Bytes of memory that this process has now."""
-    with open("/proc/self/statm") as file:  # noqa: PTH123  # nothing may be made on the way
+    """The resident memory of this process, in bytes."""
+    with open("/proc/self/statm") as file:  # noqa: PTH123  # Path.read_text would allocate
         return int(file.read().split()[1]) * 4096
 
 
@@ -78,7 +80,7 @@ def test_threads_get_memory_of_their_own() -> None:
         assert all(pool.map(use, range(1, 33)))
 
 
-def test_arrays_that_outlive_python_are_no_trouble() -> None:
+def test_arrays_that_outlive_the_interpreter_cause_no_error() -> None:
     code = (
         "import numpy as np, d3gnn.kernel.memory as m; m._KEPT = 0\n"
         "held = [m.zeros((100_000,), np.dtype(np.uint8)) for _ in range(10)]; held.append(held)\n"

@@ -1,4 +1,4 @@
-"""Partitioners choose what their papers say."""
+"""Partitioners choose parts as their papers define."""
 
 from __future__ import annotations
 
@@ -59,30 +59,30 @@ class NaiveHDRF:
 
 @pytest.mark.parametrize(("balance", "epsilon"), [(2.0, 1.0), (1.0, 1.0), (0.0, 1.0), (5.0, 0.1)])
 @pytest.mark.parametrize("parts", [2, 5])
-def test_hdrf_equals_the_naive_one(parts: int, balance: float, epsilon: float) -> None:
-    src, dst = power_law(seed=parts, n=2000, vertices=200)  # loops among them
+def test_hdrf_equals_a_naive_implementation(parts: int, balance: float, epsilon: float) -> None:
+    src, dst = power_law(seed=parts, n=2000, vertices=200)  # includes loops
     naive = NaiveHDRF(parts, balance, epsilon)
     chosen = parts_of(HDRF(balance, epsilon), parts, src, dst, batch=77)
     for u, v, part in zip(src.tolist(), dst.tolist(), chosen, strict=True):
         scores = naive.scores(u, v)
         best = [p for p, score in enumerate(scores) if score > max(scores) - 1e-9]
-        assert part in best  # rounding alone may tell equal scores apart
+        assert part in best  # equal scores may differ by rounding
         if len(set(scores)) == 1:
             assert part == 0
         naive.put(u, v, part)
 
 
-def test_hdrf_knows_that_a_part_with_deleted_edges_has_room() -> None:
+def test_hdrf_counts_deleted_edges_as_free_load() -> None:
     partition = Partition(GraphSchema(features={"x": 1}), 2, HDRF(balance=100.0))
     first = partition.process(EventBatch.of([edge(i, i + 100) for i in range(10)]), 1).entry.part
     assert sorted(Counter(first.tolist()).values()) == [5, 5]
-    gone = [delete_edge(i, i + 100) for i in range(10) if first[i] == 1]
-    partition.process(EventBatch.of(gone), 1)
+    deletes = [delete_edge(i, i + 100) for i in range(10) if first[i] == 1]
+    partition.process(EventBatch.of(deletes), 1)
     after = partition.process(EventBatch.of([edge(i, i + 100) for i in range(20, 25)]), 1).entry.part
     assert after.tolist() == [1] * 5
 
 
-def test_hdrf_learns_in_time_that_a_deleted_hub_has_left_room() -> None:
+def test_hdrf_eventually_frees_the_load_of_a_deleted_hub() -> None:
     partition = Partition(GraphSchema(features={"x": 1}), 2, HDRF(balance=0.1))
     star = partition.process(EventBatch.of([edge("hub", str(i)) for i in range(1000)]), 1).entry.part
     assert (star == 0).all()
@@ -95,12 +95,12 @@ def test_hdrf_learns_in_time_that_a_deleted_hub_has_left_room() -> None:
 
 
 def test_hdrf_cuts_the_hub_and_not_the_leaf() -> None:
-    """An edge between a hub and a leaf, each in a part of its own: it goes to the leaf's."""
+    """An edge between a hub and a leaf in different parts is assigned to the leaf's part."""
     events = [edge("hub", f"h{i}") for i in range(5)] + [edge("leaf", "l0")]
     partition = Partition(GraphSchema(features={"x": 1}), 2, HDRF(balance=0.5))
     parts = partition.process(EventBatch.of(events), 1).entry.part
     if parts[0] == parts[-1]:
-        pytest.fail("hub and leaf have to be apart for this")
+        pytest.fail("this test needs hub and leaf in different parts")
     chosen = partition.process(EventBatch.of([edge("hub", "leaf", time=1)]), 1).entry.part
     assert chosen.tolist() == [parts[-1]]
 
@@ -118,7 +118,7 @@ def test_hdrf_replicates_less_than_random_and_is_balanced() -> None:
         assert load.max() < 1.1 * load.mean()
 
 
-def test_random_keeps_parallel_edges_together_and_looks_at_nothing() -> None:
+def test_random_keeps_parallel_edges_together_and_has_no_state() -> None:
     src, dst = power_law(seed=2, n=5000, vertices=100)
     chosen = parts_of("random", 4, src, dst)
     by_pair: defaultdict[tuple[int, int], set[int]] = defaultdict(set)
@@ -128,21 +128,21 @@ def test_random_keeps_parallel_edges_together_and_looks_at_nothing() -> None:
     assert parts_of("random", 4, src[::-1].copy(), dst[::-1].copy()) == chosen[::-1]
 
 
-def test_random_tells_the_ends_apart() -> None:
+def test_random_depends_on_the_direction() -> None:
     n = 400
     there = parts_of("random", 2, np.arange(n), np.arange(n) + n)
     back = parts_of("random", 2, np.arange(n) + n, np.arange(n))
     assert 0.3 < np.mean(np.array(there) == back) < 0.7
 
 
-def test_one_edge_in_both_directions_has_one_part_where_edges_are_undirected() -> None:
+def test_both_directions_of_an_undirected_edge_have_one_part() -> None:
     partition = Partition(GraphSchema(edges="multi", directed=False, features={"x": 1}), 4, "random")
     events = [edge(u, v) for i in range(50) for u, v in ((i, i + 50), (i + 50, i))]
     parts = partition.process(EventBatch.of(events), 1).entry.part
     assert (parts[::2] == parts[1::2]).all()
 
 
-def test_deletes_choose_no_part() -> None:
+def test_deletes_have_no_part() -> None:
     partition = Partition(GraphSchema(features={"x": 1}), 3, "hdrf")
     partition.process(EventBatch.edges([1, 2], [2, 3]), 1)
     assert partition.process(EventBatch.edges([1], [2], op=Op.DELETE), 1).entry.part.tolist() == [-1]
@@ -150,7 +150,7 @@ def test_deletes_choose_no_part() -> None:
 
 @pytest.mark.parametrize("settings", [{"balance": -1.0}, {"epsilon": 0.0}, {"epsilon": -1.0}])
 def test_bad_settings_are_refused(settings: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=r"HDRF\(balance=.*, epsilon=.*\): at least 0"):
+    with pytest.raises(ValueError, match=r"HDRF\(balance=.*, epsilon=.*\): balance must be at least 0"):
         make_partitioner("hdrf", **settings)
 
 
@@ -159,7 +159,7 @@ def test_unknown_partitioners_are_refused() -> None:
         partitioner("metis")
 
 
-def test_a_partitioner_stands_for_itself() -> None:
+def test_a_partitioner_may_be_an_object_or_a_name() -> None:
     assert partitioner(HDRF(balance=1.0)) == HDRF(balance=1.0)
     assert partitioner("random") == Random()
 

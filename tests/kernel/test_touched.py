@@ -12,7 +12,7 @@ TOUCHES = st.lists(st.tuples(st.integers(0, 5), st.integers(-9, 9), st.integers(
 
 
 @given(st.lists(TOUCHES, max_size=4))
-def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
+def test_a_touched_set_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
     touched = make_touched(6)
     for batch in batches:
         expected: dict[int, tuple[int, int]] = {}
@@ -30,7 +30,7 @@ def test_equals_a_dictionary(batches: list[list[tuple[int, int, int]]]) -> None:
         assert size(touched) == 0
 
 
-def test_a_large_set_is_sorted_and_stays_the_same_set() -> None:
+def test_a_large_set_is_sorted_and_keeps_its_entries() -> None:
     rng = np.random.default_rng(0)
     touched = make_touched(5000)
     vertices = rng.permutation(5000)[:1000].astype(np.int32)

@@ -1,4 +1,4 @@
-"""Models trained in torch_geometric are taken as they are, and what cannot be taken is named."""
+"""Models trained in PyG are converted with their weights; unsupported parts are named."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from d3gnn import GraphSchema, LocalEngine
-from d3gnn.events import Element, EventBatch, IntKeys, Op
-from d3gnn.nn import GCN, GNN, CannotTake, from_pyg
+from d3gnn.events import Element, EventBatch, Op
+from d3gnn.events.keys import IntKeys
+from d3gnn.nn import GNN, GCNConv, UnsupportedModelError, from_pyg
 from d3gnn.types import Floats, Ints
 
 
 class PubMed(NamedTuple):
-    """Papers with the words in them, their topics, and who cites whom, both ways, in the order of time."""
+    """Papers with their words and topics, and citations in both directions, in the order of time."""
 
     x: Floats
     label: Ints
@@ -29,7 +30,7 @@ class PubMed(NamedTuple):
     edge_index: Tensor
 
     def events(self) -> list[EventBatch]:
-        """Features, then edges, in a few batches."""
+        """Features and edges, in a few batches."""
         n, width = self.x.shape
         ids, nothing = IntKeys(np.arange(n)), np.zeros(n, np.int64)
         vertices = EventBatch(
@@ -105,7 +106,7 @@ def test_streaming_and_the_static_pass_agree_on_every_class(
         optimizer.step()
     model.eval()
     from_pyg(model).save(tmp_path / "model")
-    engine = LocalEngine(GNN.load(tmp_path / "model"), 2, schema=GraphSchema(edges="multi"))
+    engine = LocalEngine(GNN.load(tmp_path / "model"), parts=2, schema=GraphSchema(edges="multi"))
     for batch in pubmed.events():
         engine.apply(batch)
     with torch.inference_mode():
@@ -120,44 +121,48 @@ def conv(kind: str, *args: Any, **kwargs: Any) -> Callable[[], nn.Module]:
 
 
 @pytest.mark.parametrize(
-    ("make", "says"),
+    ("make", "message"),
     [
-        (conv("ChebConv", 3, 4, K=2), "ChebConv cannot be taken; known are GATConv"),
-        (lambda: nn.Linear(2, 3), "Linear cannot be taken"),
-        (conv("SAGEConv", 3, 4, aggr="median"), "the aggregator 'median' cannot be taken"),
-        (conv("SAGEConv", (3, 4), 4), "one width, please"),
-        (conv("SAGEConv", -1, 4), "one width, please"),
-        (conv("SAGEConv", 3, 4, flow="target_to_source"), "against the edges"),
-        (conv("GCNConv", 3, 4, aggr="max"), "GCNConv with the aggregator 'max'"),
-        (conv("GATConv", 3, 4, fill_value="max"), "fill_value='max' cannot be taken"),
-        (conv("GraphSAGE", 3, 4, 2, norm="graph_norm"), r"norms\.0: GraphNorm looks at more than one row"),
-        (conv("GraphSAGE", 3, 4, 2, norm="layer_norm"), r"norms\.0: LayerNorm looks at more than one row"),
-        (conv("GraphSAGE", 3, 4, 2, jk="lstm"), "jumping knowledge by 'lstm' cannot be taken"),
-        (conv("GraphSAGE", 3, 4, 2, act="softshrink"), "act: Softshrink cannot be taken"),
+        (conv("ChebConv", 3, 4, K=2), "model: ChebConv is not supported; supported are GATConv"),
+        (lambda: nn.Linear(2, 3), "Linear is not supported"),
+        (conv("SAGEConv", 3, 4, aggr="median"), "aggr='median' is not supported; supported are add"),
+        (conv("SAGEConv", (3, 4), 4), "only a single known width"),
+        (conv("SAGEConv", -1, 4), "only a single known width"),
+        (conv("SAGEConv", 3, 4, flow="target_to_source"), "only 'source_to_target' is supported"),
+        (conv("GCNConv", 3, 4, aggr="max"), "GCNConv has aggr='max'; only 'add'"),
+        (conv("GATConv", 3, 4, fill_value="max"), "fill_value='max' is not supported"),
+        (
+            conv("GraphSAGE", 3, 4, 2, norm="graph_norm"),
+            r"norms\.0: GraphNorm is not supported: it reads several",
+        ),
+        (
+            conv("GraphSAGE", 3, 4, 2, norm="layer_norm"),
+            r"norms\.0: LayerNorm is not supported: it reads several",
+        ),
+        (conv("GraphSAGE", 3, 4, 2, jk="lstm"), "jk: 'lstm' is not supported; use last, cat, max or none"),
+        (conv("GraphSAGE", 3, 4, 2, act="softshrink"), "act: Softshrink is not supported"),
         (
             conv("PNA", 3, 4, 2, aggregators=["mean"], scalers=["identity"], deg=torch.ones(3)),
-            "convs.0: PNAConv",
+            "convs.0: PNAConv is not supported",
         ),
         (
             lambda: pyg.Sequential("x, edge_index", [(pyg.SAGEConv(3, 4), "x, edge_index -> y")]),
-            "is no chain of x -> x",
+            "signature 'x, edge_index -> y'; supported are",
         ),
         (
             lambda: pyg.Sequential("x", [(nn.Linear(3, 4), "x -> x")]),
-            "stands before the first layer",
+            "comes before the first convolution",
         ),
     ],
 )
-def test_what_cannot_be_taken_is_named(make: Callable[[], nn.Module], says: str) -> None:
-    with pytest.raises(CannotTake, match=says):
+def test_unsupported_parts_are_named(make: Callable[[], nn.Module], message: str) -> None:
+    with pytest.raises(UnsupportedModelError, match=message):
         from_pyg(make())
 
 
-def test_a_model_says_what_its_edges_need() -> None:
+def test_edge_features_that_a_model_needs_are_checked() -> None:
     model = from_pyg(pyg.GATConv(3, 4, edge_dim=2))
-    with pytest.raises(
-        ValueError, match="takes 2 numbers of each edge, but the schema's edge features have 0"
-    ):
+    with pytest.raises(ValueError, match="takes 2 numbers per edge, the schema's edge features have 0"):
         LocalEngine(model)
-    with pytest.raises(ValueError, match="all have weights on edges or none has"):
-        GNN([GCN(3, 4, weighted=True), GCN(4, 2)])
+    with pytest.raises(ValueError, match="must all use edge weights, or none of them"):
+        GNN([GCNConv(3, 4, edge_weight=True), GCNConv(4, 2)])

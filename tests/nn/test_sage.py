@@ -1,26 +1,25 @@
-"""GraphSAGE is torch_geometric's, sends what is narrowest, and streams to the same embeddings."""
+"""GraphSAGE equals PyG's in streaming, and its messages are as narrow as possible."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from torch_geometric.nn import SAGEConv
+from torch_geometric.nn import SAGEConv as PyGSAGEConv
 
 from d3gnn import GraphSchema, LocalEngine
-from d3gnn.kernel.reference import Oracle
-from d3gnn.nn import GNN, SAGE, GraphSAGE
-from d3gnn.nn.layer import activate
+from d3gnn.nn import GNN, GraphSAGE, SAGEConv
+from d3gnn.nn.activation import activate
+from d3gnn.nn.models import sage_from_widths
+from d3gnn.oracle import Oracle
 from d3gnn.testing import random_batches
 from d3gnn.types import Floats
 
 
-def geometric(layer: SAGE) -> SAGEConv:
-    """torch_geometric's layer with the same weights."""
-    conv = SAGEConv(layer.in_width, layer.out_width, aggr=layer.aggregator)
-    conv.load_state_dict(
-        {name: tensor for name, tensor in layer.state_dict().items() if name != "activation"}
-    )
+def geometric(layer: SAGEConv) -> PyGSAGEConv:
+    """PyG's layer with the same weights."""
+    conv = PyGSAGEConv(layer.in_width, layer.out_width, aggr=layer.aggr)
+    conv.load_state_dict(layer.state_dict())
     return conv
 
 
@@ -29,7 +28,7 @@ def geometric_embeddings(model: GNN, oracle: Oracle, activation: str | None) -> 
     with torch.inference_mode():
         x = torch.from_numpy(oracle.inputs())
         for i, layer in enumerate(model.layers):
-            assert isinstance(layer, SAGE)
+            assert isinstance(layer, SAGEConv)
             x = geometric(layer)(x, index)
             if i < len(model.layers) - 1:
                 x = activate(activation, x)
@@ -42,10 +41,10 @@ def geometric_embeddings(model: GNN, oracle: Oracle, activation: str | None) -> 
     ("widths", "activation"),
     [([5, 3], "relu"), ([3, 8, 4], "relu"), ([4, 4, 2, 6], "tanh"), ([3, 6, 3], "elu")],
 )
-def test_streaming_equals_torch_geometric(widths: list[int], activation: str, aggregator: str) -> None:
+def test_streaming_equals_pyg(widths: list[int], activation: str, aggregator: str) -> None:
     schema = GraphSchema(edges="multi", features={"x": widths[0]})
-    model = GraphSAGE(widths, aggregator, activation, seed=3)
-    engine, oracle = LocalEngine(model, 2, schema=schema), Oracle(schema)
+    model = sage_from_widths(widths, aggregator, activation, seed=3)
+    engine, oracle = LocalEngine(model, parts=2, schema=schema), Oracle(schema)
     for batch in random_batches(schema, seed=8, n_batches=8, batch_size=50, n_vertices=30):
         engine.apply(batch)
         oracle.apply(batch)
@@ -55,42 +54,45 @@ def test_streaming_equals_torch_geometric(widths: list[int], activation: str, ag
 
 
 @pytest.mark.parametrize(("in_width", "out_width"), [(8, 3), (3, 8), (4, 4)])
-def test_messages_and_roots_are_as_narrow_as_they_can_be(in_width: int, out_width: int) -> None:
-    layer = SAGE(in_width, out_width)
+def test_messages_and_roots_are_as_narrow_as_possible(in_width: int, out_width: int) -> None:
+    layer = SAGEConv(in_width, out_width)
     assert layer.message_width == layer.root_width == min(in_width, out_width)
-    # A value that travels as it is travels once; otherwise message and root differ.
-    assert layer.sends_value == (in_width <= out_width)
+    # An unchanged value is sent once; otherwise message and root differ.
+    assert layer.sends_input == (in_width <= out_width)
 
 
 def test_a_seed_gives_the_same_weights_and_leaves_the_generator_alone() -> None:
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    a, b, c = GraphSAGE([3, 4], seed=1), GraphSAGE([3, 4], seed=1), GraphSAGE([3, 4], seed=2)
+    a, b, c = GraphSAGE(3, 4, 1, seed=1), GraphSAGE(3, 4, 1, seed=1), GraphSAGE(3, 4, 1, seed=2)
     assert torch.equal(torch.rand(1), expected)
     for name, weight in a.state_dict().items():
         assert torch.equal(weight, b.state_dict()[name])
     assert not torch.equal(a.state_dict()["_layers.0.lin_l.weight"], c.state_dict()["_layers.0.lin_l.weight"])
 
 
-def test_the_activation_stands_between_layers_only() -> None:
-    layers = GraphSAGE([2, 3, 4, 5], activation="tanh").layers
-    assert [layer.config()["activation"] for layer in layers] == ["tanh", "tanh", None]
-    assert [layer.config()["activation"] for layer in GraphSAGE([2, 3], activation="tanh").layers] == [None]
+def test_the_activation_is_applied_between_layers_only() -> None:
+    layers = sage_from_widths([2, 3, 4, 5], act="tanh").layers
+    assert [layer.config()["act"] for layer in layers] == ["tanh", "tanh", None]
+    assert [layer.config()["act"] for layer in GraphSAGE(2, 3, 1, act="tanh").layers] == [None]
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: SAGE(2, 2, "median"), r"aggregator='median': choose of sum, mean"),
-        (lambda: SAGE(0, 2), r"widths 0 -> 2: at least 1"),
-        (lambda: SAGE(2, -1), r"widths 2 -> -1: at least 1"),
-        (lambda: SAGE(2, 2, activation="gelu"), r"activation='gelu': choose one of relu, tanh, elu, None"),
-        (lambda: GraphSAGE([3]), r"widths=\[3\]: the input's width and at least one layer's"),
-        (lambda: GraphSAGE([]), r"widths=\[\]"),
+        (lambda: SAGEConv(2, 2, "median"), r"aggr='median': use one of sum, mean, max, min"),
+        (lambda: SAGEConv(0, 2), r"in_channels=0: it must be at least 1"),
+        (lambda: SAGEConv(2, -1), r"out_channels=-1: it must be at least 1"),
+        (
+            lambda: SAGEConv(2, 2, act="gelu"),
+            r"act='gelu': choose one of relu, tanh, elu, None",
+        ),
+        (lambda: sage_from_widths([3]), r"widths=\[3\]: the width of the input and of at least one layer"),
+        (lambda: sage_from_widths([]), r"widths=\[\]"),
     ],
 )
-def test_what_is_wrong_is_said(make: object, message: str) -> None:
+def test_wrong_arguments_are_refused(make: object, message: str) -> None:
     assert callable(make)
     with pytest.raises(ValueError, match=message):
         make()

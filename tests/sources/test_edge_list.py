@@ -1,4 +1,4 @@
-"""Each way of writing an edge list comes out as the same arrays."""
+"""All formats of an edge list become the same arrays."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ SIGNED = {
 
 
 @pytest.mark.parametrize("text", SIGNED.values(), ids=SIGNED.keys())
-def test_signs_say_what_comes_and_goes(tmp_path: Path, text: str) -> None:
+def test_signs_create_and_delete(tmp_path: Path, text: str) -> None:
     edges = read_edge_list(write(tmp_path, text))
     assert (listed(edges.src), listed(edges.dst), listed(edges.op)) == ([1, 1], [2, 2], [1, -1])
     assert edges.time[0] < edges.time[1]
@@ -176,9 +176,9 @@ def test_limit_keeps_the_earliest(tmp_path: Path, form: str, limit: int, src: li
 
 
 REFUSED = {
-    "empty": ("", "holds no edges.*empty"),
-    "only comments": ("# nothing\n", "holds no edges"),
-    "only a header": ("src,dst\n", "header only"),
+    "empty": ("", "has no rows.*empty"),
+    "only comments": ("# nothing\n", "has no rows"),
+    "only a header": ("src,dst\n", "only a header"),
     "one column": ("1\n2\n", "fewer than two columns.*'1'"),
     "one column of ids": ("1 +\n2 -\n", "fewer than two columns of ids"),
     "a short line": (
@@ -196,7 +196,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED.keys())
-def test_what_cannot_be_read_says_why(tmp_path: Path, text: str, message: str) -> None:
+def test_unreadable_files_are_refused_with_the_reason(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(EdgeListError, match=message) as caught:
         read_edge_list(write(tmp_path, text))
     assert "edges.txt" in str(caught.value)
@@ -214,7 +214,7 @@ def test_missing_files_folders_and_damage(tmp_path: Path) -> None:
         read_edge_list(_bytes(tmp_path, b"PAR1 and no more"))
     with pytest.raises(EdgeListError, match="save it as UTF-8"):
         read_edge_list(_bytes(tmp_path, b"a\xff b\nc d\n"))
-    with pytest.raises(ValueError, match="limit must be 0 or more"):
+    with pytest.raises(ValueError, match="limit=-1: must be 0 or more"):
         read_edge_list(tmp_path, limit=-1)
 
 
@@ -228,7 +228,7 @@ def test_an_empty_parquet_table_is_refused(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"src": pa.array([], pa.int64()), "dst": pa.array([], pa.int64())}), tmp_path / "e"
     )
-    with pytest.raises(EdgeListError, match="holds no edges"):
+    with pytest.raises(EdgeListError, match="has no edges"):
         read_edge_list(tmp_path / "e")
 
 

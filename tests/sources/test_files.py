@@ -1,8 +1,9 @@
-"""What the first files tell: their format, which column is what, and what is wrong with them."""
+"""The look into the first files: format, columns, and errors."""
 
 from __future__ import annotations
 
 import gzip
+import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from d3gnn.sources import EdgeListError
 from d3gnn.sources.files import Files, look
+from d3gnn.sources.roles import Kind
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -36,6 +38,8 @@ create,feature,1,,,x,"[0.1, 0.2]",2
          "edges in CSV: src = src (bigint), dst = dst (bigint), time = ts (bigint)"),
         ("a.csv.gz", "u;v;w\n1;ann;3\n",
          "edges in CSV: src = u (string), dst = v (string); not used: w"),
+        ("a.csv", "source,target,note,at\nann,bob,x,2026-01-01 10:00:00+02:00\n",
+         "edges in CSV: src = source (string), dst = target (string); not used: note, at"),
         ("a.txt", "1 2 10\n2 3 11\n",
          "edges in text between white space: src = c1 (bigint), dst = c2 (bigint), time = c3 (bigint)"),
         ("a.txt.gz", "# made by hand\n1 2 10.5\n2 3 2000000000.5\n",
@@ -67,10 +71,25 @@ def test_times_can_have_a_unit(tmp_path: Path) -> None:
     assert files.time_unit == "s"
     assert "time = c3 (bigint in s)" in str(files)
     assert Files(**asdict(files)) == files
-    with pytest.raises(EdgeListError, match="date in the column time, which needs no --ts-unit"):
+    with pytest.raises(EdgeListError, match="date in the column time; --ts-unit is for integer times only"):
         look(write(tmp_path, "b.csv", "src,dst,time\n1,2,2026-01-01\n"), time_unit="s")
-    with pytest.raises(EdgeListError, match="no times for which --ts-unit could count"):
+    with pytest.raises(EdgeListError, match="no column of times for --ts-unit; name one with --ts"):
         look(write(tmp_path, "c.csv", "src,dst\n1,2\n"), time_unit="ms")
+
+
+@pytest.mark.parametrize(
+    "row", ["ann,bob,2026-01-01 10:00:00", "ann,bob,2026-01-01T10:00:00.5Z", "ann,bob,x"]
+)
+def test_a_first_line_with_the_named_columns_is_a_header(tmp_path: Path, row: str) -> None:
+    path = write(tmp_path, "a.csv", f"payer,payee,paid_at\n{row}\n")
+    found = look(path, names={"src": "payer", "dst": "payee"}).files
+    assert found.header
+    assert (found.roles["src"], found.roles["dst"]) == ("payer", "payee")
+
+
+def test_times_are_no_header(tmp_path: Path) -> None:
+    found = look(write(tmp_path, "a.csv", "ann,bob,2026-01-01 10:00:00\n"))
+    assert not found.files.header
 
 
 def test_columns_can_be_named(tmp_path: Path) -> None:
@@ -83,7 +102,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         "payee": "string",
         "amount": "double",
     }
-    assert (files.roles, files.ids, files.edges) == (names, "string", True)
+    assert (files.roles, files.ids, files.element) == (names, "string", "edge")
 
 
 def test_parquet_types(tmp_path: Path) -> None:
@@ -131,6 +150,86 @@ def test_width_of_values(tmp_path: Path, text: str, width: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "text", "options", "expected", "width"),
+    [
+        ("edges", "src,dst,element\n1,2,x\n", {},
+         "edges in CSV: src = src (bigint), dst = dst (bigint); not used: element", 0),
+        ("edges", "payer,payee,amount\n1,2,3\n",
+         {"names": {"src": "payer", "dst": "payee", "value": "amount"}},
+         "edges in CSV: src = payer (bigint), dst = payee (bigint), value = amount (double)", 0),
+        ("features", "id,a,b,name\n1,2,3.5,x\n", {},
+         "features in CSV: src = id (bigint), value = a + b; not used: name", 2),
+        ("features", "1 0.5 2 7\n2 1 1 1\n", {},
+         "features in text between white space: src = c1 (bigint), value = c2 + c3 + c4", 3),
+        ("features", "user_id,ts,x,year\nann,5,0.5,1999\n", {},
+         "features in CSV: src = user_id (string), time = ts (bigint), value = x + year", 2),
+        ("features", "who,vector\n7,0.5;1\n", {"names": {"src": "who"}},
+         "features in CSV: src = who (bigint), value = vector (string)", 2),
+        ("features", "id,op,feature,value,time\n1,update,risk,0.5,3\n2,,x,1 2,3\n", {},
+         "features in CSV: op = op (string), src = id (bigint), feature = feature (string), "
+         "value = value (string), time = time (bigint)", 2),
+        ("features", "id,feature\n1,2\n", {},
+         "features in CSV: src = id (bigint), value = feature (double)", 1),
+        ("features", "id,a,b,c\n1,2,3,4\n", {"values": ["c", "a"]},
+         "features in CSV: src = id (bigint), value = c + a; not used: b", 2),
+        ("labels", "node,fraud\n1,0\n", {}, "labels in CSV: src = node (bigint), value = fraud (double)", 1),
+        ("labels", "id,split,class\n1,train,3\n", {},
+         "labels in CSV: src = id (bigint), value = class (double); not used: split", 1),
+        ("labels", "id,a,b\n1,2,3\n", {"values": ["a", "b"], "ids": "string"},
+         "labels in CSV: src = id (string), value = a + b", 2),
+    ],
+)  # fmt: skip
+def test_what_files_of_one_kind_hold(
+    tmp_path: Path, kind: Kind, text: str, options: dict[str, Any], expected: str, width: int
+) -> None:
+    found = look(write(tmp_path, "a.csv", text), kind=kind, **options)
+    assert str(found.files) == expected
+    assert found.width == width
+    assert Files(**json.loads(json.dumps(asdict(found.files)))) == found.files
+
+
+def test_features_in_parquet_and_json(tmp_path: Path) -> None:
+    vectors = {"id": [1, 2], "vector": [[0.5, 1.0], None], "score": pa.array([1, 2], pa.int8())}
+    pq.write_table(pa.table(vectors), tmp_path / "a.parquet")
+    with pytest.raises(EdgeListError, match="with --feature-value"):
+        look(tmp_path / "a.parquet", kind="features")
+    found = look(tmp_path / "a.parquet", kind="features", values=["vector"])
+    assert found.files.columns == {"id": "bigint", "vector": "array<double>"}
+    assert found.width == 2
+    found = look(write(tmp_path, "a.json", '{"id": "ann", "a": 1, "b": 2}\n'), kind="features")
+    assert (found.files.values, found.files.columns) == (
+        ["a", "b"],
+        {"id": "string", "a": "double", "b": "double"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "options", "message"),
+    [
+        ("edges", "src,w\n1,2\n", {}, "none is 'dst'; name the ends of an edge with --src and --dst"),
+        ("features", "person,a\n1,2\n", {},
+         "none is 'id'; name the one with the ids of the vertices with --feature-id"),
+        ("labels", "person,a\n1,2\n", {}, "with --label-id"),
+        ("features", "id,name,town\n1,ann,york\n", {}, "all columns with its numbers, with --feature-value"),
+        ("features", "id,name\n1,ann\n", {},
+         "string in the column name, as 'ann'; a feature is a number or a list"),
+        ("features", "id,a,b\n1,2,x\n", {"values": ["a", "b"]},
+         "string in the column b, as 'x'; a feature is a number"),
+        ("features", "id,a\n1,2\n", {"values": ["z"]}, "no column 'z' for value; its columns are id, a"),
+        ("labels", "id,a,b\n1,2,3\n", {}, "none is 'label'; name the one with the labels with --label-value"),
+        ("labels", "id,label\n1,fraud\n", {}, "string in the column label, as 'fraud'; a label is a number"),
+        ("labels", "id,label\n1.5,2\n", {}, "ids with fractions in the column id"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_files_of_one_kind(
+    tmp_path: Path, kind: Kind, text: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(EdgeListError) as caught:
+        look(write(tmp_path, "a.csv", text), kind=kind, **options)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("files", "options", "message"),
     [
         ({}, {}, "has no files yet"),
@@ -142,7 +241,7 @@ def test_width_of_values(tmp_path: Path, text: str, width: int) -> None:
             {"names": {"time": "when"}},
             "no column 'when' for time; its columns are",
         ),
-        ({"a.csv": "a,b\n1,2\n"}, {"names": {"src": "a"}}, "name both ends"),
+        ({"a.csv": "a,b\n1,2\n"}, {"names": {"src": "a"}}, "give both --src and --dst"),
         ({"a.csv": "src,dst,time\n1,2,noon\n"}, {}, "times that cannot be read, as 'noon'"),
         ({"a.csv": "src,dst\n1.5,2\n"}, {}, "ids with fractions in the column src"),
         ({"a.csv": "src,dst\n2026-01-01,2\n"}, {}, "has date in the column src; ids are"),

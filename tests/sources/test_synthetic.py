@@ -1,4 +1,4 @@
-"""Synthetic streams: the same for the same seed, shaped as asked, and with what was asked for in them."""
+"""Synthetic streams: reproducible, of the given shape, with the given events."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from d3gnn.events import Element, EventBatch, IntKeys, Op, Reason
-from d3gnn.kernel.reference import Oracle
+from d3gnn.events import Element, EventBatch, Op, Reason
+from d3gnn.events.keys import IntKeys
+from d3gnn.oracle import Oracle
 from d3gnn.sources import SyntheticStream, rebatch
 from d3gnn.sources.synthetic import Shape
 from d3gnn.types import Ints
@@ -49,7 +50,7 @@ def ends(stream: SyntheticStream) -> tuple[Ints, Ints]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_seed_gives_the_same_events_whatever_the_size_of_batches(shape: Shape) -> None:
+def test_a_seed_makes_the_same_events_for_all_batch_sizes(shape: Shape) -> None:
     stream = everything(shape, edges=MANY)
     first = rows(stream.batches(1000))
     assert len(first) == len(stream)
@@ -57,7 +58,7 @@ def test_a_seed_gives_the_same_events_whatever_the_size_of_batches(shape: Shape)
     assert first != rows(everything(shape, edges=MANY, seed=1).batches(1000))
 
 
-def test_batches_have_the_size_asked_for_but_the_last() -> None:
+def test_batches_have_the_given_size_except_the_last() -> None:
     sizes = [len(batch) for batch in everything().batches(700)]
     assert set(sizes[:-1]) == {700}
     assert 0 < sizes[-1] <= 700
@@ -116,7 +117,7 @@ def test_deletes_hit(shape: Shape, undirected: bool) -> None:
     assert deletes[Reason.APPLIED] > 1950
 
 
-def test_counts_are_as_asked() -> None:
+def test_counts_are_as_given() -> None:
     stream = everything()
     counts = Counter(
         (int(element), int(op))
@@ -131,7 +132,7 @@ def test_counts_are_as_asked() -> None:
     assert counts[Element.FEATURE, Op.CREATE] in range(300, 300 + bad)
 
 
-def test_bad_events_are_bad_in_every_way_and_no_other_event_is() -> None:
+def test_bad_events_have_every_reason_and_no_other_event_is_bad() -> None:
     stream = replace(everything(), deletes=0.0, vertex_deletes=0.0)
     oracle, reasons = Oracle(stream.schema), Counter[str]()
     for batch in stream.batches(500):
@@ -143,7 +144,7 @@ def test_bad_events_are_bad_in_every_way_and_no_other_event_is() -> None:
     }  # fmt: skip
 
 
-def test_times_rise_but_for_a_few() -> None:
+def test_times_rise_except_for_late_events() -> None:
     (batch,) = SyntheticStream(5000, late=0.02).batches(5000)
     behind = batch.time < np.maximum.accumulate(batch.time)
     assert 0.01 < np.mean(behind) < 0.03
@@ -181,10 +182,10 @@ def test_the_smallest_streams_work(shape: Shape, edges: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"edges": 0}, "edges=0: at least 1"),
+        ({"edges": 0}, "edges=0: must be at least 1"),
         ({"shape": "ring"}, "choose one of power-law, communities, hubs, capped"),
-        ({"deletes": 1.5}, "deletes=1.5: a share"),
-        ({"bad": float("nan")}, "bad=nan: a share"),
+        ({"deletes": 1.5}, "deletes=1.5: must be a share"),
+        ({"bad": float("nan")}, "bad=nan: must be a share"),
         ({"vertices": 1}, "from 2 to 11"),
         ({"vertices": 12}, "from 2 to 11"),
         ({"seed": -1}, "seed=-1"),
@@ -211,7 +212,7 @@ def test_rebatch_needs_a_size() -> None:
         next(rebatch([], 0))
 
 
-def test_rebatch_keeps_strings_and_rows_as_they_came() -> None:
+def test_rebatch_keeps_strings_and_original_rows() -> None:
     table = pa.table({"src": ["a", "b", "c"], "dst": ["b", "c", None], "op": ["create", "zap", "delete"]})
     batches = list(rebatch([EventBatch.from_arrow(table)], 2))
     assert [batch.src.to_list() for batch in batches] == [["a", "b"], ["c"]]

@@ -1,4 +1,4 @@
-"""The benchmark on Spark measures a pipeline that is right, and leaves nothing behind."""
+"""The benchmark on Spark measures an exact pipeline, and deletes its files."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ def test_throughput(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
     assert result.bytes_moved > 0
     assert set(result.bytes_per_edge) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
     assert not list(tmp_path.iterdir())
-    assert spark.range(3).count() == 3, "a session that was there before goes on"
+    assert spark.range(3).count() == 3, "an existing session is not stopped"

@@ -1,7 +1,7 @@
-"""Small streams, each written for a rule, give the embeddings of the oracle after every batch.
+"""Small streams, each for one rule: the embeddings equal the oracle's after every batch.
 
-The rules are those of the architecture ("The protocol that makes it exact") and of the event format. Each
-stream runs at 1, 2 and 4 parts, as three queries at the same time. With windows, they give them in the end.
+The rules are those of docs/architecture.md ("The protocol that makes it exact") and of docs/events.md. Each
+stream runs at 1, 2 and 4 parts, as three queries at the same time. With windows, a drain comes first.
 """
 
 from __future__ import annotations
@@ -17,27 +17,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from d3gnn import GraphSchema, metrics
-from d3gnn.events import (
-    Event,
-    delete_edge,
-    delete_feature,
-    delete_vertex,
-    edge,
-    feature,
-    label,
-    vertex,
-)
+from d3gnn.events import Event, delete_edge, delete_feature, delete_vertex, edge, feature, label, vertex
 from d3gnn.kernel.windows import Windows
-from d3gnn.nn import GraphSAGE
-from d3gnn.spark.supervise import Supervised
+from d3gnn.nn.models import sage_from_widths
+from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.testing.pipelines import PipelineRun
 from d3gnn.windows import AdaptiveSession, Count, Session, Tumbling
 
-#: Unless all is asked for, each stream runs at two of these numbers of parts.
+#: By default, each stream runs at two of these numbers of parts.
 PARTS = (1, 2, 4)
 THOROUGH = "D3GNN_THOROUGH" in os.environ
 RING = range(1, 13)
-#: Ends a run of the query; the next one begins with everything made anew.
+#: Ends a run of the query; the next one starts with a refresh.
 REFRESH: Literal["refresh"] = "refresh"
 
 Step = list[Event] | Literal["refresh"]
@@ -51,7 +42,7 @@ class Stream:
     schema: GraphSchema = field(default_factory=lambda: GraphSchema(features={"x": 3}))
     widths: tuple[int, ...] = (3, 4, 2)
     aggregator: str = "mean"
-    partitioner: str = "random"  # spreads the replicas more than a better one would
+    partitioner: str = "random"  # creates more replicas than HDRF
     ids: str = "bigint"
     order: tuple[str, ...] = ()
 
@@ -84,7 +75,7 @@ STREAMS = {
             [feature(30, [3, 2, 1], time=3)],
         ]
     ),
-    # Rule 2: a replica without edges keeps what it was told last, and is told what changes meanwhile.
+    # Rule 2: a replica without edges keeps the last value that it received, and receives later changes.
     "a replica loses its last edge and gets one again": Stream(
         [
             hub_and_ring(),
@@ -94,7 +85,7 @@ STREAMS = {
         ],
         partitioner="hdrf",
     ),
-    # Rule 1: a delete goes to every replica part; ids inside are never used again; one row per id.
+    # Rule 1: a delete goes to every replica part; internal ids are never reused; one row per id.
     "a vertex is deleted and comes again": Stream(
         [
             hub_and_ring(),
@@ -122,7 +113,7 @@ STREAMS = {
         ],
         widths=(3, 4, 4, 2),
     ),
-    # Rule 4: sums in float64, from which a large message can be taken back.
+    # Rule 4: sums in float64, from which a large message can be retracted.
     "a large message comes and goes": Stream(
         [
             [feature(40, [3e8, 3e8, 3e8]), *(edge(i, 50) for i in range(40, 50))],
@@ -131,7 +122,7 @@ STREAMS = {
         aggregator="sum",
         widths=(3, 2),
     ),
-    # Rule 4: where most of it changes, a part recomputes itself whole, and clears what it sent before.
+    # Rule 4: if most destinations change, a part recomputes all of them, and clears its earlier partials.
     "whole parts recompute": Stream(
         [
             [*crossing(range(40), range(100, 110)), *crossing(range(100, 110), range(5))],
@@ -142,7 +133,7 @@ STREAMS = {
         ],
         aggregator="sum",
     ),
-    # An undirected edge is one edge by either name; a loop carries one message.
+    # An undirected edge is one edge in either direction; a loop carries one message.
     "undirected, with loops": Stream(
         [
             [edge(1, 2), edge(2, 1), edge(2, 2), *(edge(i, 2) for i in range(3, 9)), feature(2, [1, 2, 3])],
@@ -160,7 +151,7 @@ STREAMS = {
         ],
         GraphSchema(edges="multi", features={"x": 3}, edge_features={"w": 1}),
     ),
-    # The key tells parallel edges apart; features of edges and labels change no embedding.
+    # Keys distinguish parallel edges; edge features and labels change no embedding.
     "parallel edges with keys": Stream(
         [
             [*(edge(1, 2, [i], key=i) for i in (0, 1, 2, 0)), *(edge(2, i, key=0) for i in RING)],
@@ -179,7 +170,7 @@ STREAMS = {
         GraphSchema(edges="append", features={"x": 3}),
         ids="string",
     ),
-    # Rule 1: of a feature's values the one with the newest time counts, whenever it comes.
+    # Rule 1: the feature value with the newest time wins, in any order of arrival.
     "features come late and again": Stream(
         [
             [*(edge(0, i) for i in RING), feature(0, [5, 5], time=9), feature(0, [1], time=4, name="y")],
@@ -188,7 +179,7 @@ STREAMS = {
         ],
         GraphSchema(features={"x": 2, "y": 1}),
     ),
-    # Rule 1: time, then arrival, then partition and offset; what is bad is set aside, and the rest counts.
+    # Rule 1: time, then arrival, then partition and offset; bad events become dead letters, the others apply.
     "bad events, and good ones out of order": Stream(
         [
             [
@@ -212,8 +203,8 @@ STREAMS = {
         ],
         order=("arrival", "partition", "offset"),
     ),
-    # A batch without events; everything made anew, in a batch of its own and together with deletes.
-    "nothing happens, and everything is made anew": Stream(
+    # A batch without events; a refresh, in a batch of its own and together with deletes.
+    "empty batches and refreshes": Stream(
         [
             [*hub_and_ring(), edge(51, 50)],
             [],
@@ -238,17 +229,17 @@ def runs_of(stream: Stream) -> list[list[list[Event]]]:
     return runs
 
 
-def begin(pipeline: PipelineRun) -> Supervised:
-    """Start a query, and wait until it has its sources: each starts a Python process, in 10 s or never."""
+def begin(pipeline: PipelineRun) -> RestartingQuery:
+    """Start a query, and wait until its sources run: each starts a Python process, which can take 10 s."""
     running = pipeline.start()
-    while running.query.isActive and running.query.status["message"].startswith("Initializing"):
+    while running.isActive and running.status["message"].startswith("Initializing"):
         time.sleep(0.01)
     return running
 
 
-def run_all(stream: Stream, pipelines: list[PipelineRun]) -> list[Supervised]:
-    """Take the whole stream through each of them, at the same time; the last query of each."""
-    started: list[Supervised] = []
+def run_all(stream: Stream, pipelines: list[PipelineRun]) -> list[RestartingQuery]:
+    """Run the whole stream through all pipelines at the same time; return the last query of each."""
+    started: list[RestartingQuery] = []
     for number, batches in enumerate(runs_of(stream)):
         for pipeline in pipelines:
             pipeline.write(*batches)
@@ -256,14 +247,14 @@ def run_all(stream: Stream, pipelines: list[PipelineRun]) -> list[Supervised]:
                 pipeline.gnn.refresh()
         started = [begin(pipeline) for pipeline in pipelines]
         for running in started:
-            running.await_termination()
+            running.awaitTermination()
     return started
 
 
 def pipelines_of(
     stream: Stream, spark: SparkSession, folder: Path, all_parts: Sequence[int], **more: Any
 ) -> list[PipelineRun]:
-    model = GraphSAGE(stream.widths, stream.aggregator, seed=1)
+    model = sage_from_widths(stream.widths, aggr=stream.aggregator, seed=1)
     more |= {"partitioner": stream.partitioner, "order": stream.order, "ids": stream.ids, "model": model}
     return [PipelineRun(spark, folder / str(parts), stream.schema, parts, **more) for parts in all_parts]
 
@@ -279,27 +270,27 @@ def test_equals_the_oracle_after_every_batch(name: str, spark: SparkSession, tmp
 
 
 AN_HOUR = 3600.0
-#: Some things are due while the streams run, some wait until their end.
+#: Some changes are due while the streams run, some are pending until their end.
 WINDOWS: list[Windows] = [
     Tumbling(AN_HOUR),
     (Session(0.2), None),
     AdaptiveSession(shortest=0.1, widest=5.0),
     Count(3, max_delay=AN_HOUR),
 ]
-#: Unless all is asked for, one that grows at first, and of which much is deleted then.
+#: The only stream by default: it grows at first, and then much is deleted.
 GROWS, CHANGES = "the first value of a new replica", "values change while edges come and go"
 
 
 @pytest.mark.parametrize("name", STREAMS if THOROUGH else [CHANGES])
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
-def test_equals_the_oracle_when_nothing_waits_any_more(
+def test_equals_the_oracle_after_a_drain(
     name: str, window: Windows, spark: SparkSession, tmp_path: Path
 ) -> None:
     pipelines = pipelines_of(STREAMS[name], spark, tmp_path, PARTS, window=window)
-    queries = [running.query for running in run_all(STREAMS[name], pipelines)]
+    queries = run_all(STREAMS[name], pipelines)
     for pipeline in pipelines:
         pipeline.check_drained()
     if name in (GROWS, CHANGES):
         for query in queries:
-            waited = [said.get("pending", 0) for p in query.recentProgress for said in metrics(p).values()]
-            assert max(waited) > 0, "nothing ever waited"
+            pending = [found.get("pending", 0) for p in query.recentProgress for found in metrics(p).values()]
+            assert max(pending) > 0, "nothing was ever pending"

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from d3gnn.events import Event, EventBatch, GraphSchema, Reason, check
-from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, from_queries, latest, validate
+from d3gnn.events import Event, EventBatch, GraphSchema, Reason
+from d3gnn.events.check import check
+from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, from_queries, validate
+from d3gnn.spark.tables import latest
 from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.streams import Ids
 
@@ -32,14 +34,14 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 # ------------------------------------------------------------------ edge lists
 
 
-def test_edges_with_nothing_but_ends(spark: SparkSession) -> None:
+def test_edges_without_other_columns(spark: SparkSession) -> None:
     events = from_edges(spark.createDataFrame([(1, 2)], "a int, b smallint"), "a", "b")
     names = {"op": "string", "element": "string", "src": "bigint", "dst": "bigint", "time": "bigint"}
     assert types(events) == names
     assert rows(events) == [("create", "edge", 1, 2, 0)]
 
 
-def test_queries_are_whole_among_events(spark: SparkSession) -> None:
+def test_queries_in_a_union_with_events(spark: SparkSession) -> None:
     asked = spark.createDataFrame([("ann", "tea")], "who string, what string")
     edges = from_edges(spark.createDataFrame([("ann", "rum", 5)], "src string, dst string, t long"), ts="t")
     both = edges.unionByName(from_queries(asked, src="who", dst="what"), allowMissingColumns=True)
@@ -51,7 +53,7 @@ def test_queries_are_whole_among_events(spark: SparkSession) -> None:
     assert not rows(bad)
 
 
-def test_edges_with_everything(spark: SparkSession) -> None:
+def test_edges_with_all_columns(spark: SparkSession) -> None:
     when = F.timestamp_micros(F.lit(1_700_000_000_000_001))
     edges = spark.sql("select 'ann' as u, 'bob' as v, 7 as k, 0.5D as weight, 'w' as n, 'update' as what")
     edges = edges.select("*", when.alias("at"), F.lit(5).alias("came"), F.lit(1).alias("more"))
@@ -60,7 +62,7 @@ def test_edges_with_everything(spark: SparkSession) -> None:
     assert rows(events) == [("update", "edge", "ann", "bob", 7, "w", [0.5], 1_700_000_000_000_001, 5)]
 
 
-def test_ends_are_of_one_type(spark: SparkSession) -> None:
+def test_ends_have_one_type(spark: SparkSession) -> None:
     events = from_edges(spark.createDataFrame([(1, "2")], "src int, dst string"))
     assert rows(events.select("src", "dst")) == [("1", "2")]
 
@@ -82,8 +84,8 @@ def test_times_are_microseconds(spark: SparkSession, expression: str, micros: in
 
 
 def test_times_are_the_same_as_those_of_arrow(spark: SparkSession) -> None:
-    moment = datetime(2024, 2, 29, 12, 30, 0, 123456)
-    table = pa.table({"src": [1], "dst": [2], "time": pa.array([moment], pa.timestamp("us"))})
+    context = datetime(2024, 2, 29, 12, 30, 0, 123456)
+    table = pa.table({"src": [1], "dst": [2], "time": pa.array([context], pa.timestamp("us"))})
     [row] = event_columns(spark.createDataFrame(table)).collect()
     assert row.time == EventBatch.from_arrow(table).time[0]
 
@@ -95,13 +97,13 @@ def test_arrays_are_values_and_a_null_is_none(spark: SparkSession) -> None:
     assert rows(from_edges(number, value="v").select("value")) == [(None,)]
 
 
-def test_what_cannot_be_is_named(spark: SparkSession) -> None:
+def test_columns_of_wrong_types_are_named(spark: SparkSession) -> None:
     edges = spark.sql("select 1.5D as a, array(1) as b, '2024-01-01' as ts, 'heavy' as v")
     with pytest.raises(TypeError, match=r"'a' is double.*'b' is array<int>.*'v' is string.*'ts' is string"):
         from_edges(edges, "a", "b", ts="ts", value="v")
 
 
-def test_streams_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_streaming_dataframes(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.schema("src int, dst int, ts timestamp").csv(str(tmp_path))
     good, bad = validate(event_columns(from_edges(stream, ts="ts")), FULL)
     assert good.isStreaming
@@ -109,7 +111,7 @@ def test_streams_too(spark: SparkSession, tmp_path: Path) -> None:
     assert bad.columns == [*EVENT_COLUMNS, "reason"]
 
 
-# ------------------------------------------------------------------ one shape
+# ------------------------------------------------------------------ the event format
 
 
 def test_all_columns_in_fixed_types(spark: SparkSession) -> None:
@@ -148,7 +150,7 @@ def test_missing_and_mistyped_columns_are_named(spark: SparkSession) -> None:
 
 
 def agrees(spark: SparkSession, tables: list[pa.Table], schema: GraphSchema) -> set[int]:
-    """Hold `validate` against `check`, row by row; the reasons that came up."""
+    """Compare `validate` with `check`, row by row; returns the reasons that occurred."""
     expected: list[int] = []
     numbered = []
     for table in tables:
@@ -169,16 +171,16 @@ def agrees(spark: SparkSession, tables: list[pa.Table], schema: GraphSchema) -> 
 def as_table(events: list[Event]) -> pa.Table:
     """The events as they are written, unknown names and all."""
     columns = dict(zip(Event._fields, zip(*events, strict=True), strict=True))
-    given = {name: pa.array(column) for name, column in columns.items()}
-    given["time"] = given["time"].cast(pa.int64())
-    if pa.types.is_null(given["value"].type):
-        del given["value"]
-    return pa.table(given)
+    arrays = {name: pa.array(column) for name, column in columns.items()}
+    arrays["time"] = arrays["time"].cast(pa.int64())
+    if pa.types.is_null(arrays["value"].type):
+        del arrays["value"]
+    return pa.table(arrays)
 
 
-@settings(max_examples=8, phases=[Phase.generate])  # to shrink takes minutes here
+@settings(max_examples=8, phases=[Phase.generate])  # shrinking takes minutes here
 @given(data=st.data())
-def test_it_agrees_with_check_on_small_streams(spark: SparkSession, data: st.DataObject) -> None:
+def test_validate_agrees_with_check_on_small_streams(spark: SparkSession, data: st.DataObject) -> None:
     schema = data.draw(schemas())
     ids: Ids = data.draw(st.sampled_from(["int", "str"]))
     batches = [b for b in data.draw(event_batches(schema, ids, max_batches=1, max_events=60)) if b]
@@ -186,7 +188,7 @@ def test_it_agrees_with_check_on_small_streams(spark: SparkSession, data: st.Dat
 
 
 @pytest.mark.parametrize("edges", ["simple", "keyed", "append"])
-def test_it_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) -> None:
+def test_validate_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) -> None:
     on_edges = {} if edges == "append" else {"w": 1}
     schema = GraphSchema(edges=edges, features={"x": 2, "y": 1}, edge_features=on_edges)
     batches = random_batches(schema, 1, 2, 500, 40, ids="str", bad=0.2)
@@ -203,7 +205,7 @@ def test_it_agrees_with_check_on_large_streams(spark: SparkSession, edges: Any) 
     ],
     ids=lambda schema: schema.edges,
 )
-def test_it_agrees_with_check_on_every_combination(spark: SparkSession, schema: GraphSchema) -> None:
+def test_validate_agrees_with_check_on_every_combination(spark: SparkSession, schema: GraphSchema) -> None:
     choices: dict[str, list[Any]] = {
         "op": ["create", "update", "delete", "destroy", None],
         "element": ["vertex", "edge", "feature", "edge_feature", "label", "query", "hyperedge", None],
@@ -234,20 +236,43 @@ def test_it_agrees_with_check_on_every_combination(spark: SparkSession, schema: 
 def test_the_latest_row_of_each_id(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     schema = (
-        "id string, embedding array<float>, time long, arrival long, batch long, model_version long,"
+        "id string, embedding array<float>, time long, arrival long, batch_id long, model_version long,"
         " deleted boolean"
     )
     first = [(id, [0.0], 1, None, 0, 1, False) for id in ("a", "b", "c")]
     second = [("b", [1.0], 2, 2, 1, 1, False), ("c", None, 2, 2, 1, 1, True), ("a", None, 2, 2, 1, 1, True)]
     third = [("a", [2.0], 3, 3, 2, 1, False)]
-    for written in (third, first, second):  # files come in any order
+    for written in (third, first, second):  # files are read in any order
         spark.createDataFrame(written, schema).coalesce(1).write.mode("append").parquet(path)
     newest = latest(spark, path)
     assert newest.schema.simpleString() == spark.read.parquet(path).schema.simpleString()
     assert sorted(rows(newest)) == [("a", [2.0], 3, 3, 2, 1, False), ("b", [1.0], 2, 2, 1, 1, False)]
 
 
-def test_another_table_is_no_output_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_other_tables_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     spark.createDataFrame([(1, date(2024, 1, 1))], "id int, day date").write.parquet(str(tmp_path / "t"))
-    with pytest.raises(ValueError, match="no column embedding, time, arrival, batch, model_version, deleted"):
+    with pytest.raises(
+        ValueError, match="no column embedding, time, arrival, batch_id, model_version, deleted"
+    ):
         latest(spark, str(tmp_path / "t"))
+
+
+def test_the_latest_rows_of_a_table_of_vertices_and_pairs(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "table")
+    schema = (
+        "id string, embedding array<float>, src string, dst string, score float, is_query boolean,"
+        " time timestamp, arrival timestamp, batch_id long, model_version long, deleted boolean"
+    )
+    common = (None, None, 0, 1, False)
+    written = [
+        ("a", [1.0], None, None, None, None, *common),
+        ("b", [2.0], None, None, None, None, *common),
+        (None, None, "a", "b", 0.5, False, *common),
+        (None, None, "a", "b", None, False, *common[:2], 1, 1, True),
+        (None, None, "a", "b", 0.75, False, *common[:2], 1, 1, False),
+        (None, None, "b", "a", 0.1, True, *common),
+        ("b", [0.0], None, None, None, None, *common[:2], 1, 1, True),
+    ]
+    spark.createDataFrame(written, schema).write.parquet(path)
+    newest = {(row.id, row.src, row.dst, row.score) for row in latest(spark, path).collect()}
+    assert newest == {("a", None, None, None), (None, "a", "b", 0.75)}

@@ -1,4 +1,4 @@
-"""Whole real streams through Spark end where a static forward pass over the final graph ends."""
+"""Whole real streams through Spark end with the embeddings of a static pass over the final graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pyspark.sql import SparkSession
 
 import d3gnn
 from d3gnn import GraphSchema
-from d3gnn.events import EventBatch, IntKeys
+from d3gnn.events import EventBatch
+from d3gnn.events.keys import IntKeys
 from d3gnn.kernel.hashing import initial_values
-from d3gnn.kernel.reference import forward, relative_error
-from d3gnn.nn import GraphSAGE
+from d3gnn.nn.models import sage_from_widths
+from d3gnn.oracle import forward, relative_error
 from d3gnn.sources import read_edge_list
 from d3gnn.testing.pipelines import PipelineRun
 
@@ -35,12 +36,12 @@ def test_a_whole_stream(
     if not (shared_data / path).exists():
         pytest.skip(f"{shared_data / path} does not exist")
     stream = read_edge_list(shared_data / path)
-    model = GraphSAGE(WIDTHS, seed=1)
+    model = sage_from_widths(WIDTHS, seed=1)
     run = PipelineRun(spark, tmp_path, GraphSchema(edges=edges), model=model)
     events = EventBatch.edges(stream.src, stream.dst, time=stream.time)
     for begin in range(0, len(events), batch):
-        run.witness.files.write(events.take(slice(begin, begin + batch)))
-    run.go()
+        run.checker.files.write(events.take(slice(begin, begin + batch)))
+    run.process_available()
 
     ids, ends = np.unique([stream.src, stream.dst], return_inverse=True)
     ends = ends.reshape(2, -1)

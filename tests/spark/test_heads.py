@@ -13,28 +13,29 @@ from torch import nn
 
 from d3gnn import Alerts, GraphSchema
 from d3gnn.events import EventBatch, delete_vertex, edge
-from d3gnn.kernel.reference import Oracle, embeddings
-from d3gnn.nn import GCN, GNN, Classifier
+from d3gnn.nn import GNN, Classifier, GCNConv
+from d3gnn.oracle import Oracle, embeddings
 from d3gnn.testing import random_batches
-from d3gnn.testing.pipelines import PipelineRun, committed_rows
+from d3gnn.testing.pipelines import PipelineRun
+from d3gnn.testing.table_checker import committed_rows
 
 SCHEMA = GraphSchema(features={"x": 3})
 
 
 def undecided(batches: list[EventBatch]) -> tuple[GNN, dict[Any, tuple[int, float]]]:
-    """A model that sees several classes in the graph that these make, and what it says at the end."""
+    """A model that predicts several classes on the final graph of these batches, and its predictions."""
     oracle = Oracle(SCHEMA)
     for batch in batches:
         oracle.apply(batch)
     for seed in range(100):
         torch.manual_seed(seed)
-        model, head = GNN([GCN(3, 8, "relu"), GCN(8, 4)]), Classifier(nn.Linear(4, 3))
+        model, head = GNN([GCNConv(3, 8, act="relu"), GCNConv(8, 4)]), Classifier(nn.Linear(4, 3))
         found = embeddings(model, oracle)
         with torch.inference_mode():
-            said = head.predict(torch.from_numpy(np.stack(list(found.values()))))
-        if len(set(said[:, 0].tolist())) == 3:
+            predicted = head.predict(torch.from_numpy(np.stack(list(found.values()))))
+        if len(set(predicted[:, 0].tolist())) == 3:
             model.head = head
-            expected = {id: (int(row[0]), row[1]) for id, row in zip(found, said.tolist(), strict=True)}
+            expected = {id: (int(row[0]), row[1]) for id, row in zip(found, predicted.tolist(), strict=True)}
             return model, expected
     raise AssertionError("every model sees the same in all")
 
@@ -49,7 +50,7 @@ def test_classes_and_alerts(spark: SparkSession, tmp_path: Path) -> None:
     for run in runs.values():
         run.write(*batches)
     for running in [run.start() for run in runs.values()]:
-        running.await_termination()
+        running.awaitTermination()
     runs["all"].check()
 
     everything = newest(runs["all"])
@@ -59,39 +60,37 @@ def test_classes_and_alerts(spark: SparkSession, tmp_path: Path) -> None:
         assert row["score"] == pytest.approx(expected[id][1], abs=1e-5)
 
     alerted = newest(runs["alerts"])
-    runs["alerts"].check_held()
+    runs["alerts"].check_state()
     assert 0 < len(committed_rows(runs["alerts"].output)) < len(committed_rows(runs["all"].output))
     for id, (prediction, _) in expected.items():
         if prediction in (0, 1):
             assert alerted[id]["prediction"] == prediction
     assert alerted.keys() <= expected.keys()
 
-    # What was not worth saying is said when there are no alerts any more.
-    gone = next(iter(alerted))
-    runs["alerts"].gnn.alerts = None
-    runs["alerts"].write([delete_vertex(gone, time=10**6)])
-    runs["alerts"].go()
-    runs["alerts"].check_held()
-    assert newest(runs["alerts"]).keys() == expected.keys() - {gone}
+    # Without alerts, the predictions that were no alerts are emitted, too.
+    deleted = next(iter(alerted))
+    runs["alerts"].reconfigure(alerts=None)
+    runs["alerts"].write([delete_vertex(deleted, time=10**6)])
+    runs["alerts"].process_available()
+    runs["alerts"].check_state()
+    assert newest(runs["alerts"]).keys() == expected.keys() - {deleted}
 
 
-def test_what_was_too_small_a_change_travels_on_when_none_is_any_more(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    run = PipelineRun(spark, tmp_path, SCHEMA, 2, epsilon=1.0)
+def test_small_changes_are_sent_after_min_change_is_removed(spark: SparkSession, tmp_path: Path) -> None:
+    run = PipelineRun(spark, tmp_path, SCHEMA, 2, min_change=1.0)
     run.write(*random_batches(SCHEMA, seed=4, n_batches=2, batch_size=50, n_vertices=25))
-    run.go()
+    run.process_available()
     with pytest.raises(AssertionError, match="embeddings differ"):
-        run.check_held()
-    run.gnn.epsilon = 0.0
+        run.check_state()
+    run.reconfigure(min_change=0.0)
     run.write([edge(0, 1, time=10**6)])
-    run.go()
-    run.check_held()
+    run.process_available()
+    run.check_state()
 
 
 def newest(run: PipelineRun) -> dict[Any, dict[str, Any]]:
     table: dict[Any, dict[str, Any]] = {}
-    for row in sorted(committed_rows(run.output), key=lambda row: row["batch"]):
+    for row in sorted(committed_rows(run.output), key=lambda row: row["batch_id"]):
         if row["deleted"]:
             assert row["prediction"] is None
             del table[row["id"]]

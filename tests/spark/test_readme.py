@@ -1,4 +1,4 @@
-"""The lines for Spark in README and docs, as they stand there."""
+"""The Spark examples of the documentation run, and print what the documentation shows."""
 
 from __future__ import annotations
 
@@ -11,52 +11,67 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn.spark.runtime import default_arrays
+from d3gnn.runtime.plan import default_arrays
 
 ROOT = Path(__file__).parents[2]
+#: A block that tests/test_docs.py does not run, and the block with its output, if there is one.
+BLOCK = re.compile(
+    r"^<!-- not run: [^>]*test_readme[^>]*-->\s*^```python\n(?P<code>.*?)^```$"
+    r"(?:\s*^```text\n(?P<output>.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
+#: Strings in blocks that are paths. The JVM does not follow the test into its folder: they become absolute.
+PATHS = re.compile(r'"(edges/|embeddings|checkpoint|other-checkpoint|store)"')
 
 
-def run_block(document: Path, folder: Path, *paths: str) -> dict[str, Any]:
-    """Run the document's lines for Spark over a folder of edges; the names that they leave."""
-    (block,) = (
-        b for b in re.findall(r"```python\n(.*?)```", document.read_text(), re.S) if "readStream" in b
-    )
-    # The JVM is older than this test and stays in the folder that it was started in.
-    for name in paths:
-        assert f'"{name}"' in block
-        block = block.replace(f'"{name}"', repr(str(folder / name)))
+def run_blocks(
+    document: Path, folder: Path, capsys: pytest.CaptureFixture[str], *, shows_all: bool = True
+) -> dict[str, Any]:
+    """Run the document's Spark blocks over a folder of edges; returns the names that they define.
+
+    `shows_all`: a block without an output in the document must print nothing.
+    """
     (folder / "edges").mkdir()
     (folder / "edges" / "a.csv").write_text("ann,bob,2026-01-01 10:00:00\nbob,cho,2026-01-01 10:00:01\n")
     (folder / "edges" / "b.csv").write_text("cho,ann,2026-01-01 10:00:02\n")
     names: dict[str, Any] = {}
-    exec(compile(block, str(document), "exec"), names)
+    text = document.read_text()
+    for block in BLOCK.finditer(text):
+        code = PATHS.sub(lambda path: repr(str(folder / path[1])), block["code"])
+        before = "\n" * text.count("\n", 0, block.start("code"))  # tracebacks show the document's lines
+        exec(compile(before + code, str(document), "exec"), names)
+        printed = lines(capsys.readouterr().out)
+        if block["output"] is not None or shows_all:
+            assert printed == lines(block["output"] or ""), f"of the block\n{block['code']}"
     return names
 
 
-def test_from_a_folder_of_csv_edges_to_a_table(spark: SparkSession, tmp_path: Path) -> None:
-    names = run_block(ROOT / "README.md", tmp_path, "edges/", "embeddings", "checkpoint")
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+def test_the_readme(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_blocks(ROOT / "README.md", tmp_path, capsys)
     shutil.rmtree(default_arrays("pipeline", str(tmp_path / "checkpoint" / "graph")))
     rows = names["d3gnn"].latest(spark, str(tmp_path / "embeddings")).collect()
     assert sorted(row.id for row in rows) == ["ann", "bob", "cho"]
     assert all(len(row.embedding) == 32 for row in rows)
 
 
-def test_the_lines_about_transform_and_metrics(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = run_block(ROOT / "docs" / "spark.md", tmp_path, "edges/", "store", "checkpoint")
-    shutil.rmtree(default_arrays("pipeline", str(tmp_path / "store")))
+def test_docs_spark(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_blocks(ROOT / "docs" / "spark.md", tmp_path, capsys)
+    shutil.rmtree(default_arrays("pipeline", str(tmp_path / "checkpoint" / "graph")))
+    shutil.rmtree(default_arrays("alerts", str(tmp_path / "store")))
     progress = names["query"].lastProgress
-    said = names["d3gnn"].metrics(progress)
-    assert set(said) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
+    found = names["d3gnn"].metrics(progress)
+    assert set(found) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
     assert progress["observedMetrics"]["d3gnn.events"].rows == 3
-    partition, edge, last = said["partition"], said["edge-1"], said["vertex-2"]
+    partition, edge, last = found["partition"], found["edge-1"], found["vertex-2"]
     assert [partition[name] for name in ("applied", "late", "dead", "refreshed")] == [3, 0, 0, 0]
     assert partition["replication_factor"] == partition["replicas"] / 3 >= 1
     assert (last["rows"], last["tombstones"]) == (3, 0)
-    assert (edge["messages"], edge["parcels"]) == (3, 4)
+    assert (edge["messages"], edge["packets"]) == (3, 4)
     assert edge["bytes"] > 0 < edge["busy_us"]
     by_part = [json.loads(part) for part in progress["observedMetrics"]["d3gnn.edge-1"].parts]
     assert sorted(part["part"] for part in by_part) == [0, 1]
     assert sum(part["messages"] for part in by_part) == 3
-    assert "'applied': 3" in capsys.readouterr().out

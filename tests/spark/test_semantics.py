@@ -1,4 +1,4 @@
-"""Whatever a user does with the output, every batch is applied once, and nothing is lost without a word."""
+"""For any use of the output, every batch is applied once, and no loss is silent."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def not_adaptive(spark: SparkSession) -> Iterator[None]:
 
 
 def for_each_batch(run: PipelineRun, callback: Callback) -> None:
-    run.begin(run.embeddings().writeStream.foreachBatch(callback)).awaitTermination()
+    run.start_query(run.embeddings().writeStream.foreachBatch(callback)).awaitTermination()
 
 
 # ---------------------------------------------------------------------- foreachBatch
 
 
 def rows_of(output: DataFrame) -> list[tuple[Any, ...]]:
-    return sorted((row.id, row.batch, row.deleted, tuple(row.embedding)) for row in output.collect())
+    return sorted((row.id, row.batch_id, row.deleted, tuple(row.embedding)) for row in output.collect())
 
 
 def test_two_actions_and_a_self_union_apply_a_batch_once(run: PipelineRun) -> None:
@@ -62,7 +62,7 @@ def test_two_actions_and_a_self_union_apply_a_batch_once(run: PipelineRun) -> No
         union[batch] = rows_of(output.union(output))
 
     for_each_batch(run, callback)
-    run.check_held()
+    run.check_state()
     assert first == second
     assert union == {batch: sorted(2 * rows) for batch, rows in first.items()}
     assert sum(map(len, first.values())) > 0
@@ -73,12 +73,14 @@ def test_two_actions_and_a_self_union_apply_a_batch_once(run: PipelineRun) -> No
     [
         pytest.param(lambda output, batch: None, id="without an action"),
         pytest.param(lambda output, batch: output.take(1), id="that takes one row"),
-        pytest.param(lambda output, batch: output.where("batch = 1").count(), id="that looks at one batch"),
+        pytest.param(
+            lambda output, batch: output.where("batch_id = 1").count(), id="that looks at one batch"
+        ),
     ],
 )
 def test_a_callback(run: PipelineRun, callback: Callback) -> None:
     for_each_batch(run, callback)
-    run.check_held()
+    run.check_state()
 
 
 def test_a_callback_that_fails_is_called_again_with_the_same_rows(run: PipelineRun) -> None:
@@ -95,7 +97,7 @@ def test_a_callback_that_fails_is_called_again_with_the_same_rows(run: PipelineR
     with pytest.raises(StreamingQueryException, match="not today"):
         for_each_batch(run, fail)
     for_each_batch(run, compare)
-    run.check_held()
+    run.check_state()
 
 
 def test_a_callback_that_fails_in_a_refresh_is_called_again_with_everything(run: PipelineRun) -> None:
@@ -113,8 +115,8 @@ def test_a_callback_that_fails_in_a_refresh_is_called_again_with_everything(run:
         for_each_batch(run, fail_once)
     for_each_batch(run, fail_once)
     assert seen[0] == seen[1]
-    assert {id for id, _, deleted, _ in seen[1] if not deleted} == set(run.witness.oracle.vertices)
-    run.check_held()
+    assert {id for id, _, deleted, _ in seen[1] if not deleted} == set(run.checker.oracle.vertices)
+    run.check_state()
 
 
 # ---------------------------------------------------------------------- operators on the output
@@ -122,7 +124,9 @@ def test_a_callback_that_fails_in_a_refresh_is_called_again_with_everything(run:
 
 def with_time(output: DataFrame) -> DataFrame:
     """Every batch is two minutes later, so that the watermark moves on and causes batches without data."""
-    return output.withColumn("at", F.timestamp_seconds(F.col("batch") * 120)).withWatermark("at", "1 minute")
+    return output.withColumn("at", F.timestamp_seconds(F.col("batch_id") * 120)).withWatermark(
+        "at", "1 minute"
+    )
 
 
 @pytest.mark.parametrize(
@@ -136,18 +140,18 @@ def with_time(output: DataFrame) -> DataFrame:
         pytest.param(lambda output: output.union(output.where("deleted")), id="a self-union"),
     ],
 )
-def test_what_is_done_to_the_output_changes_nothing_about_what_is_applied(
+def test_operators_on_the_output_do_not_change_what_is_applied(
     run: PipelineRun, change: Callable[[DataFrame], DataFrame]
 ) -> None:
-    run.begin(change(run.embeddings()).writeStream.format("noop")).awaitTermination()
-    run.check_held()
+    run.start_query(change(run.embeddings()).writeStream.format("noop")).awaitTermination()
+    run.check_state()
 
 
 # ---------------------------------------------------------------------- without adaptive execution
 
 
-def test_without_adaptive_execution_a_table_is_right(run: PipelineRun, not_adaptive: None) -> None:
-    run.go()
+def test_without_adaptive_execution_a_table_is_exact(run: PipelineRun, not_adaptive: None) -> None:
+    run.process_available()
     run.check()
 
 
@@ -162,23 +166,23 @@ def skip_one(output: DataFrame, batch: int) -> None:
         output.count()
 
 
-def test_a_batch_that_no_operator_saw_is_named(run: PipelineRun, spark: SparkSession) -> None:
+def test_a_batch_that_no_operator_processed_is_reported(run: PipelineRun, spark: SparkSession) -> None:
     output = run.embeddings()
-    spark.conf.set(ADAPTIVE, "false")  # too late to be refused
+    spark.conf.set(ADAPTIVE, "false")  # too late for a refusal
     try:
-        query = run.begin(output.writeStream.foreachBatch(skip_one))
+        query = run.start_query(output.writeStream.foreachBatch(skip_one))
     finally:
         spark.conf.set(ADAPTIVE, "true")
     with pytest.raises(StreamingQueryException, match=r"no entry for batch 1,.*foreachBatch"):
         query.awaitTermination()
 
 
-def test_a_batch_that_no_operator_saw_behind_an_operator_with_state(run: PipelineRun) -> None:
-    # That one switches adaptive execution off by itself. Spark objects, after it has committed the batch.
-    output = run.embeddings().dropDuplicates(["id", "batch"])
+def test_a_batch_that_no_operator_processed_before_an_operator_with_state(run: PipelineRun) -> None:
+    # A stateful operator switches adaptive execution off. Spark fails, after it has committed the batch.
+    output = run.embeddings().dropDuplicates(["id", "batch_id"])
     for message in ("awaitResult", "no entry for batch 1"):
         with pytest.raises(StreamingQueryException, match=message):
-            run.begin(output.writeStream.foreachBatch(skip_one)).awaitTermination()
+            run.start_query(output.writeStream.foreachBatch(skip_one)).awaitTermination()
 
 
 # ---------------------------------------------------------------------- stop and start
@@ -189,12 +193,12 @@ def test_stop_in_the_middle_of_a_batch_and_start_at_once(spark: SparkSession, tm
     run.write(*random_batches(SCHEMA, seed=5, n_batches=8, batch_size=40, n_vertices=20))
     log = tmp_path / "store" / "log"
     for wanted in (1, 3, 4, 6):
-        running = run.start(trigger=None, restarts=9)
+        running = run.start(availableNow=None, restarts=9)
         deadline = time.monotonic() + 120
         # Right after Partition has committed a batch, the other operators are in the middle of it.
         while len(list(log.glob("*.parquet"))) < wanted:
             assert time.monotonic() < deadline
             time.sleep(0.005)
         running.stop()
-    run.go(restarts=9)
+    run.process_available(restarts=9)
     run.check()

@@ -33,17 +33,16 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setattr(java, "_PLACES", (str(tmp_path / "jvm"),))
-    monkeypatch.setattr(java, "_can_install", lambda: False)
     return tmp_path
 
 
-def test_java_home_comes_first(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "mine", "21.0.1")))
+def test_java_home_has_priority(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "own", "21.0.1")))
     java_at(bare / "jvm" / "other", "17.0.15")
-    assert java.java_home() == bare / "mine"
+    assert java.java_home() == bare / "own"
 
 
-def test_an_old_java_is_passed_over(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_java_is_skipped(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "old", "1.8.0_392")))
     java_at(bare / "jvm" / "eleven", "11.0.2", release=False)
     java_at(bare / "jvm" / "seventeen", "17.0.15", release=False)
@@ -57,29 +56,37 @@ def test_java_is_found_on_the_path(bare: Path) -> None:
     assert java.java_home() == home
 
 
-def test_one_line_says_what_to_do_without_java(bare: Path) -> None:
-    with pytest.raises(java.NoJava, match=r"(?s)^[^\n]*openjdk-17-jre-headless[^\n]*JAVA_HOME[^\n]*$"):
+def test_without_java_one_line_names_what_is_missing_and_how_to_install_it(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(java_at(bare / "old", "11.0.2")))
+    with pytest.raises(java.NoJava) as caught:
+        java.java_home()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "Java 17 or newer" in message
+    assert f"JAVA_HOME ({bare / 'old'})" in message
+    assert "PATH" in message
+    assert f"{bare / 'old'} has Java 11" in message
+    assert str(bare / "jvm") in message
+    assert "sudo apt-get install openjdk-17-jre-headless" in message
+    monkeypatch.delenv("JAVA_HOME")
+    with pytest.raises(java.NoJava, match=r"JAVA_HOME \(not set\)"):
         java.java_home()
 
 
-def test_java_is_installed_where_that_can_be(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = []
-
-    def run(arguments: list[str], **_: object) -> None:
-        ran.append(arguments)
-        if "install" in arguments:
-            java_at(bare / "jvm" / "seventeen", "17.0.15")
-
-    monkeypatch.setattr(java, "_can_install", lambda: True)
-    monkeypatch.setattr(subprocess, "run", run)
-    assert java.java_home() == bare / "jvm" / "seventeen"
-    assert [arguments[-1] for arguments in ran] == ["update", java.PACKAGE]
-
-
-def test_java_is_not_installed_where_that_is_not_wanted(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(java, "_can_install", lambda: True)
+def test_a_session_without_java_installs_nothing(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    (bare / "path").mkdir()
+    for tool in ("apt-get", "apt", "brew"):
+        (bare / "path" / tool).write_text(f"#!/bin/sh\ntouch {bare / 'installed'}\n")
+        (bare / "path" / tool).chmod(0o755)
+    monkeypatch.setattr(subprocess, "run", lambda *command, **_: ran.append(command))
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     with pytest.raises(java.NoJava):
-        java.java_home(install=False)
+        session.session("local[1]")
+    assert not ran
+    assert not (bare / "installed").exists()
 
 
 def test_workers_run_this_interpreter(spark: SparkSession) -> None:
@@ -93,7 +100,7 @@ def test_workers_run_this_interpreter(spark: SparkSession) -> None:
 
 
 def test_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
-    """Spark's zipped copy has to be compiled by every process anew."""
+    """Every process would compile Spark's zipped copy."""
 
     def where(batches: object) -> object:
         import sys
@@ -106,28 +113,28 @@ def test_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
 
 
 def launched(program: str, python_path: str) -> list[str]:
-    """What a program that starts Python makes of this PYTHONPATH."""
+    """The interpreter and PYTHONPATH with which a launcher starts Python."""
     code = "import os, sys; print(sys.executable); print(os.environ['PYTHONPATH'])"
     environment = os.environ | {"PYTHONPATH": python_path}
     ran = subprocess.run([program, "-c", code], env=environment, capture_output=True, text=True, check=True)
     return ran.stdout.splitlines()
 
 
-def test_python_is_started_without_sparks_copy_of_pyspark(tmp_path: Path) -> None:
+def test_python_starts_without_sparks_copy_of_pyspark(tmp_path: Path) -> None:
     (tmp_path / "a file").touch()
     places = [tmp_path / "a file" / "in it", tmp_path / "folder"]
     program = launcher.launcher(places)
     assert Path(program).parent == places[1]
     sparks = [f"/spark/{name}" for name in ("pyspark.zip", "py4j-0.10-src.zip", "spark-core_2.13-4.3.jar")]
-    mine = ["/a folder", "/*", "/other.zip", "relative"]
-    mixed = [sparks[0], mine[0], mine[1], sparks[1], mine[2], sparks[2], mine[3]]
-    assert launched(program, ":".join(mixed)) == [sys.executable, ":".join(mine)]
+    own = ["/a folder", "/*", "/other.zip", "relative"]
+    mixed = [sparks[0], own[0], own[1], sparks[1], own[2], sparks[2], own[3]]
+    assert launched(program, ":".join(mixed)) == [sys.executable, ":".join(own)]
     assert launched(program, ":".join(sparks)) == [sys.executable, ""]
-    assert launcher.launcher(places) == program, "the next session takes the same"
+    assert launcher.launcher(places) == program, "the next session uses the same launcher"
     assert [path.name for path in places[1].iterdir()] == [Path(program).name]
 
 
-def test_python_is_started_as_it_is_where_nothing_else_can_be(
+def test_python_starts_as_it_is_if_no_folder_allows_a_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     flags = os.statvfs(tmp_path)
@@ -135,18 +142,18 @@ def test_python_is_started_as_it_is_where_nothing_else_can_be(
         patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=flags.f_flag | os.ST_NOEXEC))
         assert launcher.launcher([tmp_path]) == sys.executable
     monkeypatch.setattr(site, "getsitepackages", lambda: ["/elsewhere"])
-    assert launcher.launcher([tmp_path]) == sys.executable, "pyspark is Spark's own, say"
+    assert launcher.launcher([tmp_path]) == sys.executable, "without a launcher, Python starts directly"
     assert not list(tmp_path.iterdir())
 
 
-def test_there_is_nothing_to_advise_on_our_own_session(spark: SparkSession) -> None:
+def test_a_d3gnn_session_needs_no_advice(spark: SparkSession) -> None:
     assert session.advice(spark) == []
     folder = spark.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
     assert folder is not None
     assert len(os.fsencode(folder)) <= 60
 
 
-def test_a_session_that_is_there_stays_as_it_is(spark: SparkSession) -> None:
+def test_an_active_session_is_returned_unchanged(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     assert session.session("local[7]") is spark
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
@@ -162,7 +169,7 @@ def test_advice_names_setting_value_time_and_reason(
     other.conf.set("spark.sql.shuffle.partitions", "200")
     lines = session.advice(other)
     assert [line.split("=")[0] for line in lines[:1]] == ["spark.sql.adaptive.enabled"]
-    assert "spark.sql.shuffle.partitions=2 (can be set now): 200 tasks on 2 cores" in lines[-1]
+    assert "spark.sql.shuffle.partitions=2 (can be set now): starting 200 tasks on 2 cores" in lines[-1]
     monkeypatch.setattr(session, "_advised", set())
     with caplog.at_level(logging.WARNING, "d3gnn"):
         session.advise(other)

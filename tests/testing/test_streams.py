@@ -7,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from d3gnn.events import EdgeMode, Element, Event, EventBatch, GraphSchema, IntKeys, Op, Reason, StringKeys
-from d3gnn.kernel.reference import Oracle
+from d3gnn.events import EdgeMode, Element, Event, EventBatch, GraphSchema, Op, Reason
+from d3gnn.events.keys import IntKeys, StringKeys
+from d3gnn.oracle import Oracle
 from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.streams import Ids
 

@@ -1,10 +1,10 @@
-"""Measurements that anyone can repeat: `d3gnn bench` prints them."""
+"""Reproducible benchmarks, run by `d3gnn bench`."""
 
+from d3gnn.bench.comparison import PeersResult, PeersSettings, measure_peers
 from d3gnn.bench.growth import GrowthResult, measure_growth
-from d3gnn.bench.in_turns import ModelsResult, ModelsSettings, measure_models
+from d3gnn.bench.interleaved import ModelsResult, ModelsSettings, measure_models
 from d3gnn.bench.partitioner import PartitionerResult, measure_partitioner
 from d3gnn.bench.result import BenchResult
-from d3gnn.bench.side_by_side import PeersResult, PeersSettings, measure_peers
 from d3gnn.bench.throughput import ThroughputResult, ThroughputSettings, measure_throughput
 from d3gnn.bench.windows import WindowsResult, WindowsSettings, measure_windows
 from d3gnn.bench.workload import Workload, file_workload, synthetic_workload

@@ -1,4 +1,4 @@
-"""Hold an engine against recomputation from scratch."""
+"""Compare the embeddings of an engine with recomputation from scratch."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from d3gnn.bench.live_graph import LiveGraph
-from d3gnn.bench.result import Report, silent
-from d3gnn.events import EventBatch, GraphSchema, Key, Keys
-from d3gnn.kernel.reference import Oracle, embeddings, forward, relative_error
+from d3gnn.bench.result import OnProgress, no_progress
+from d3gnn.events import EventBatch, GraphSchema, Key
+from d3gnn.events.keys import Keys
 from d3gnn.nn import GNN
+from d3gnn.oracle import Oracle, embeddings, forward, relative_error
 from d3gnn.types import Floats
 
-#: Incremental and static embeddings differ by rounding alone; more than this is a mistake.
+#: Largest relative error that rounding can explain; incremental and static results differ by no more.
 TOLERANCE = 1e-5
 
 
 class Comparison(NamedTuple):
-    """How an engine's embeddings compare with those of a static forward pass."""
+    """The result of comparing an engine with a static forward pass."""
 
     vertices: int
     edges: int
@@ -27,7 +28,7 @@ class Comparison(NamedTuple):
 
 
 class Engine(Protocol):
-    """What can be held against recomputation."""
+    """An engine whose embeddings can be compared with recomputation."""
 
     model: GNN
     schema: GraphSchema
@@ -37,13 +38,15 @@ class Engine(Protocol):
     def embeddings(self, ids: Sequence[Key] | Keys) -> Floats: ...
 
 
-def compare(engine: Engine, batches: Iterable[EventBatch], report: Report = silent) -> Comparison:
-    """Apply the same batches to the oracle, run the model once over the graph, compare every vertex."""
-    return hold_against(engine, recompute(engine.model, engine.schema, batches, report))
+def compare(
+    engine: Engine, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress
+) -> Comparison:
+    """Recompute from the same batches, and compare every vertex of the engine."""
+    return compare_with(engine, recompute(engine.model, engine.schema, batches, on_progress))
 
 
 class Expected(NamedTuple):
-    """What recomputation from scratch gives."""
+    """Embeddings recomputed from scratch, and the number of edges of the graph."""
 
     embeddings: dict[Key, Floats]
     edges: int
@@ -53,43 +56,43 @@ class Expected(NamedTuple):
 
 
 def recompute(
-    model: GNN, schema: GraphSchema, batches: Iterable[EventBatch], report: Report = silent
+    model: GNN, schema: GraphSchema, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress
 ) -> Expected:
-    """Apply batches to the oracle, and run the model once over the graph."""
+    """Apply the batches to the oracle, then run one static forward pass over the final graph."""
     oracle = Oracle(schema)
     done = 0
     for batch in batches:
         oracle.apply(batch)
         done += len(batch)
-        report(done)
+        on_progress(done)
     return Expected(embeddings(model, oracle), len(oracle.edges()))
 
 
-def hold_against(engine: Engine, recomputed: Expected) -> Comparison:
-    """Compare every vertex of an engine."""
+def compare_with(engine: Engine, recomputed: Expected) -> Comparison:
+    """Compare every vertex of an engine with recomputed embeddings."""
     expected = recomputed.embeddings
     ids = list(expected)
     if set(engine.ids().to_list()) != set(ids):
         raise RuntimeError(
-            f"the engine has {len(engine)} vertices, recomputation {len(ids)}, and they are not the same"
+            f"the engine has {len(engine)} vertices and recomputation {len(ids)}: the ids are not the same"
         )
     if not ids:
         return Comparison(0, 0, 0.0)
     error = relative_error(engine.embeddings(ids), np.stack([expected[id] for id in ids]))
     if not np.isfinite(error):
-        raise RuntimeError("the engine has embeddings that are not finite")
+        raise RuntimeError("the engine has embeddings that are NaN or infinite")
     return Comparison(len(ids), recomputed.edges, error)
 
 
 def compare_with_forward(engine: Engine, batches: Iterable[EventBatch]) -> float:
-    """The largest relative error of any vertex: as `compare`, for graphs too large for dictionaries."""
+    """The largest relative error of any vertex; like `compare`, for graphs too large for the oracle."""
     graph = LiveGraph(engine.schema)
     for batch in batches:
         graph.apply(batch)
     if len(engine) != len(graph):
-        raise RuntimeError(f"the engine has {len(engine)} vertices, the graph {len(graph)}")
+        raise RuntimeError(f"the engine has {len(engine)} vertices, but the graph has {len(graph)}")
     expected = forward(engine.model, graph.inputs, graph.src, graph.dst)
     error = relative_error(engine.embeddings(graph.keys()), expected)
     if not np.isfinite(error):
-        raise RuntimeError("the engine has embeddings that are not finite")
+        raise RuntimeError("the engine has embeddings that are NaN or infinite")
     return error

@@ -1,4 +1,4 @@
-"""Does a batch cost what it touches? The same batches on graphs of several sizes, with the same degrees."""
+"""Time of a batch by the size of the stored graph: the same batches, graphs with the same degrees."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from d3gnn.bench.models import make_model
-from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.bench.result import BenchResult, OnProgress, no_progress
 from d3gnn.bench.throughput import ThroughputSettings, messages
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.events import EventBatch
-from d3gnn.kernel.local import LocalEngine
 from d3gnn.nn import GNN
+from d3gnn.runtime.local import LocalEngine
 from d3gnn.sources import SyntheticStream
-from d3gnn.sources.synthetic import Shape, rebatch
+from d3gnn.sources.rebatch import rebatch
+from d3gnn.sources.synthetic import Shape
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Batches that are timed at each size, and the rounds that they are spread over.
+#: Timed batches at each size, and the number of rounds that they are divided into.
 TIMED = 40
 ROUNDS = 5
-#: Events that a pipeline on Spark takes in at a time while it grows.
+#: Events in a batch while a pipeline on Spark is filled.
 _LOAD = 5_000_000
-#: Vertices come with so many edges each.
+#: Edges per vertex of streams without capped degrees.
 _EDGES_EACH = 10
 
 
@@ -43,17 +44,17 @@ class GrowthResult(BenchResult):
     #: One row per size: stored_edges, vertices, batch_ms_p50, messages_per_edge, rows_per_edge,
     #: us_per_message, us_per_row (of the median batch), operator_ms (medians).
     sizes: list[dict[str, Any]]
-    #: How many times as long a batch takes at the last size as at the first; how many times as large that is.
+    #: Batch time at the last size divided by that at the first; the last size divided by the first.
     ratio: float
     growth: float
-    #: The same ratio in each round alone: where these lie far apart, the machine was busy otherwise.
+    #: The same ratio for each round; a wide spread means that other processes disturbed the measurement.
     ratio_by_round: list[float]
 
 
 class _Subject(ABC):
-    """An engine that is kept at one size."""
+    """An engine filled to one size."""
 
-    #: Batches that are not timed at the beginning of each round.
+    #: Batches at the beginning of each round that are not timed.
     settle: int
 
     def __init__(self, stored: int, stream: SyntheticStream, settings: ThroughputSettings) -> None:
@@ -62,31 +63,33 @@ class _Subject(ABC):
         self.readings: list[Counter[str]] = []
 
     @abstractmethod
-    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
-        """Take in batches; for each batch_us, edges, messages, rows, and the time of each operator."""
+    def take(
+        self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress
+    ) -> list[Counter[str]]:
+        """Process batches; for each, its batch_us, edges, messages, rows, and the time of each operator."""
 
     @property
     @abstractmethod
     def vertices(self) -> int: ...
 
-    def fill(self, begun: int, report: Report) -> int:
-        """Take in edges up to the size; how many that were."""
+    def fill(self, done_before: int, on_progress: OnProgress) -> int:
+        """Fill the engine up to its size; the number of edges processed."""
         count = -(-self.stored // self._batch)
-        self.take(self.loads(islice(self._events, count)), lambda done: report(begun + done))
+        self.take(self.loads(islice(self._events, count)), lambda done: on_progress(done_before + done))
         return count * self._batch
 
     def loads(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
-        """The batches as they are loaded."""
+        """The batches in the sizes that are used for filling."""
         return batches
 
     def measure(self, batches: int) -> float:
-        """Time some more batches; their median, in microseconds."""
+        """Time the next batches; the median in microseconds."""
         found = self.take(islice(self._events, self.settle + batches))[self.settle :]
         self.readings += found
         return float(np.median([reading["batch_us"] for reading in found]))
 
     def row(self) -> dict[str, Any]:
-        """What was measured at this size."""
+        """The row of the result for this size."""
         total: Counter[str] = sum(self.readings, Counter())
         times = {
             name.removesuffix("_us"): round(float(np.median([r[name] for r in self.readings])) / 1e3, 4)
@@ -113,23 +116,27 @@ class _Local(_Subject):
         self, stored: int, stream: SyntheticStream, settings: ThroughputSettings, model: GNN
     ) -> None:
         super().__init__(stored, stream, settings)
-        self._engine = LocalEngine(model, settings.parts, settings.partitioner, stream.schema)
+        self._engine = LocalEngine(
+            model, parts=settings.parts, partitioner=settings.partitioner, schema=stream.schema
+        )
 
     @property
     def vertices(self) -> int:
         return len(self._engine)
 
-    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
+    def take(
+        self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress
+    ) -> list[Counter[str]]:
         found, done = [], 0
         for batch in batches:
             before = self._meters()
-            begun = time.perf_counter()
+            start = time.perf_counter()
             updates = self._engine.apply(batch)
-            spent = int((time.perf_counter() - begun) * 1e6)
+            spent = int((time.perf_counter() - start) * 1e6)
             more = Counter(batch_us=spent, edges=len(batch), rows=len(updates))
             found.append(self._meters() - before + more)
             done += len(batch)
-            report(done)
+            on_progress(done)
         return found
 
     def _meters(self) -> Counter[str]:
@@ -137,7 +144,7 @@ class _Local(_Subject):
 
 
 class _OnSpark(_Subject):
-    #: A query's first batches are slower: it is planned, and what it runs is compiled.
+    #: The first batches of a query are slower: planning and JIT compilation.
     settle = 4
 
     def __init__(
@@ -166,17 +173,19 @@ class _OnSpark(_Subject):
     def loads(self, batches: Iterator[EventBatch]) -> Iterator[EventBatch]:
         return rebatch(batches, _LOAD)
 
-    def take(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Counter[str]]:
-        from d3gnn.spark.metrics import metrics
+    def take(
+        self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress
+    ) -> list[Counter[str]]:
+        from d3gnn.runtime.metrics import metrics
 
         found = []
-        for progress in self._pipeline.feed(batches, report):
+        for progress in self._pipeline.feed(batches, on_progress):
             spent = progress["durationMs"]["triggerExecution"] * 1000
             reading = Counter(batch_us=int(spent), edges=progress["numInputRows"])
-            for name, said in metrics(progress).items():
-                reading[f"{name}_us"] += said["busy_us"]
-                reading["messages"] += said.get("messages", 0)
-                reading["rows"] += said.get("rows", 0)
+            for name, values in metrics(progress).items():
+                reading[f"{name}_us"] += values["busy_us"]
+                reading["messages"] += values.get("messages", 0)
+                reading["rows"] += values.get("rows", 0)
             found.append(reading)
         return found
 
@@ -188,12 +197,12 @@ def measure_growth(
     shape: Shape = "capped",
     max_degree: int = 16,
     timed: int = TIMED,
-    on_edges: Report = silent,
+    on_edges: OnProgress = no_progress,
 ) -> GrowthResult:
-    """Fill an engine to each size, then time batches on all of them, in turns.
+    """Fill one engine to each size, then time batches on all of them in interleaved rounds.
 
-    In turns, because a machine's speed drifts over minutes by more than the sizes differ; several batches in
-    a row, because each engine should find its own memory in the caches, as it would alone.
+    Rounds are interleaved because the speed of a machine drifts over minutes by more than the sizes differ.
+    Each round runs several batches in a row, so that an engine finds its own data in the CPU caches.
     """
     import torch
 
@@ -231,14 +240,14 @@ def measure_growth(
 
 def _subjects(
     stored: Sequence[int], settings: ThroughputSettings, model: GNN, rounds: tuple[int, int],
-    kind: tuple[Shape, int], stack: ExitStack,
+    stream_kind: tuple[Shape, int], stack: ExitStack,
 ) -> Sequence[_Subject]:  # fmt: skip
     on_spark = settings.engine == "spark"
     settle = _OnSpark.settle if on_spark else _Local.settle
-    # One batch more to fill to a size that is no multiple of it.
+    # One more batch, in case a size is not a multiple of the batch size.
     edges = stored[-1] + (rounds[0] * (rounds[1] + settle) + 1) * settings.batch
-    shape, max_degree = kind
-    # The stream of each size has its own number of vertices, and with it the same degrees.
+    shape, max_degree = stream_kind
+    # Vertices arrive at a constant rate, so the degrees are the same at every size.
     vertices = 0 if shape == "capped" else max(2, edges // _EDGES_EACH)
     stream = SyntheticStream(edges, vertices, settings.seed, shape, max_degree)
     if not on_spark:
@@ -253,11 +262,11 @@ def _subjects(
 
 
 def check_sizes(stored: Sequence[int], timed: int) -> None:
-    """Refuse sizes that do not rise."""
+    """Raise ValueError unless the sizes increase strictly."""
     if timed < 1:
-        raise ValueError(f"timed={timed}: at least 1 batch, please")
+        raise ValueError(f"timed={timed}: must be at least 1")
     if not stored or stored[0] < 1:
-        raise ValueError("stored: at least one size of at least 1 edge, please, as in 100000,1000000")
+        raise ValueError("stored: needs at least one size of at least 1 edge, for example 100000,1000000")
     for small, large in pairwise(stored):
         if large <= small:
-            raise ValueError(f"stored: {large} comes after {small}; give sizes that rise")
+            raise ValueError(f"stored: {large} comes after {small}; sizes must increase")

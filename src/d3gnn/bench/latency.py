@@ -1,4 +1,4 @@
-"""How old outputs are when they come out, under events that arrive at a given rate, ready or not."""
+"""Latency of outputs on Spark while events arrive at a fixed rate (open loop)."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ import numpy as np
 import pyarrow as pa
 
 from d3gnn.bench.check import compare_with_forward
-from d3gnn.bench.result import BenchResult, Report, silent
-from d3gnn.bench.settings import at_least_one
+from d3gnn.bench.result import BenchResult, OnProgress, no_progress
+from d3gnn.bench.settings import check_at_least_one
 from d3gnn.bench.spark import SparkPipeline, SparkRun, batch_seconds, bench_session
 from d3gnn.bench.workload import Workload
 from d3gnn.nn import GNN, GraphSAGE
-from d3gnn.spark.control import command
-from d3gnn.spark.metrics import batch_end, metrics, output_ages, weighted_percentiles
-from d3gnn.spark.replay import replay_stream, write_recording
+from d3gnn.runtime.metrics import batch_end, metrics, output_ages, weighted_percentiles
+from d3gnn.sources.replay import replay_stream, write_recording
+from d3gnn.store.control import command
 from d3gnn.types import Doubles
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from d3gnn.spark.supervise import Supervised
+    from d3gnn.spark.restarting import RestartingQuery
 
-#: Seconds of the stream that a pipeline of its own takes in first, while Java compiles.
+#: Seconds of the stream for a separate warm-up pipeline, so that the JVM is warm.
 WARM_UP = 30.0
-#: Seconds that a query gets to start before the first event arrives.
+#: Seconds between the start of the query and the arrival of the first event.
 _HEAD_START = 10.0
-#: Empty batches that are timed at the end, on the graph as it is then.
+#: Empty batches that are timed at the end of the stream.
 EMPTY_BATCHES = 30
-#: The rows of the timeline.
+#: Largest number of rows of the timeline.
 _TIMELINE = 60
 
 
 @dataclass(frozen=True)
 class LatencySettings:
-    """What runs the stream; checked when made."""
+    """Settings of the latency benchmark; checked on construction."""
 
     rate: float = 10_000.0
     seconds: float = 60.0
@@ -50,17 +50,19 @@ class LatencySettings:
     layers: int = 2
     width: int = 64
     seed: int = 0
-    #: Seconds of warming up.
+    #: Seconds of warm-up.
     warm_up: float = WARM_UP
     sink: str = "noop"
 
     def __post_init__(self) -> None:
         for name in ("rate", "seconds"):
             if getattr(self, name) <= 0:
-                raise ValueError(f"{name}={getattr(self, name)}: more than 0, please")
-        at_least_one(self, "parts", "layers", "width")
+                raise ValueError(f"{name}={getattr(self, name)}: must be above 0")
+        check_at_least_one(self, "parts", "layers", "width")
         if self.rate * self.seconds < 1:
-            raise ValueError(f"{self.rate} events/s for {self.seconds} s is not a single event: ask for more")
+            raise ValueError(
+                f"rate={self.rate}, seconds={self.seconds}: not a single event; increase one of them"
+            )
 
     @property
     def events(self) -> int:
@@ -69,8 +71,10 @@ class LatencySettings:
 
 @dataclass(frozen=True)
 class LatencyResult(BenchResult):
-    """Latency is from the arrival of the oldest event behind an output to the end of its batch, commit and
-    all; every row that comes out counts as one output.
+    """Measurements of a latency run; every output row counts once.
+
+    The latency of an output row is the time from the arrival of the oldest event that caused it to the end of
+    its batch, including the commit.
     """
 
     bench = "latency"
@@ -78,9 +82,10 @@ class LatencyResult(BenchResult):
     p95_ms: float
     p99_ms: float
     max_ms: float
-    #: A batch that nothing happens in, on the same graph, median.
+    #: Median time of a batch without events, on the final graph.
     empty_batch_ms: float
-    #: Events per second by which those that wait became more, as a share of the rate; 0 or less is fine.
+    #: Growth of the backlog in events per second, as a fraction of the rate; at most 0 if the engine keeps
+    #: up.
     backlog_growth: float
     max_relative_error: float | None
     rate: float
@@ -94,7 +99,7 @@ class LatencyResult(BenchResult):
     messages_per_edge: float
     vertices: int
     stored_edges: int
-    #: Over time: second, p50_ms and max_ms of the outputs, backlog (events that wait).
+    #: Rows over time: second, p50_ms and max_ms of the outputs, and backlog (events not yet processed).
     timeline: list[dict[str, float]]
 
 
@@ -103,25 +108,25 @@ def measure_latency(
     settings: LatencySettings | None = None,
     *,
     check: bool = True,
-    on_events: Report = silent,
+    on_events: OnProgress = no_progress,
 ) -> LatencyResult:
-    """Offer a workload to a pipeline on Spark, at a rate, and see when its outputs come out."""
+    """Replay a workload into a Spark pipeline at a fixed rate, and measure the latency of its outputs."""
     settings = settings or LatencySettings()
     workload = workload.limited(settings.events)
     width = workload.schema.width or settings.width
-    model = GraphSAGE([width] + [settings.width] * settings.layers, seed=settings.seed)
+    model = GraphSAGE(width, settings.width, settings.layers, seed=settings.seed)
     with tempfile.TemporaryDirectory(prefix="d3gnn-replay-") as folder, bench_session(100_000) as spark:
         recording = Path(folder) / "events.arrow"
         write_recording(_table(workload), recording)
-        kind = (workload.schema, model, settings.parts, settings.partitioner, settings.sink)
+        options = (workload.schema, model, settings.parts, settings.partitioner, settings.sink)
         if settings.warm_up:
-            with SparkPipeline(spark, *kind) as warm:
-                some = min(workload.events, int(settings.rate * settings.warm_up))
-                _offer(spark, warm, recording, settings.rate, _soon(), some).stop()
-        with SparkPipeline(spark, *kind) as pipeline:
-            begin = _soon()
-            run = _offer(spark, pipeline, recording, settings.rate, begin, workload.events, on_events)
-            progress = [p for p in run.query.recentProgress if p["numInputRows"] > 0]
+            with SparkPipeline(spark, *options) as warm:
+                first = min(workload.events, int(settings.rate * settings.warm_up))
+                _replay(spark, warm, recording, settings.rate, _start_time(), first).stop()
+        with SparkPipeline(spark, *options) as pipeline:
+            begin = _start_time()
+            run = _replay(spark, pipeline, recording, settings.rate, begin, workload.events, on_events)
+            progress = [p for p in run.recentProgress if p["numInputRows"] > 0]
             empty = _empty_batches(run, pipeline)
             run.stop()
             with closing(SparkRun(pipeline.plan, model, progress)) as engine:
@@ -129,7 +134,7 @@ def measure_latency(
                 return _result(workload, model, settings, engine, begin, empty, error)
 
 
-def _soon() -> float:
+def _start_time() -> float:
     return time.time() + _HEAD_START
 
 
@@ -140,21 +145,21 @@ def _table(workload: Workload) -> pa.Table:
     return table.select(wanted)
 
 
-def _offer(
+def _replay(
     spark: SparkSession, pipeline: SparkPipeline, recording: Path, rate: float, begin: float, events: int,
-    report: Report = silent,
-) -> Supervised:  # fmt: skip
-    """Start the query, and wait until it has taken in so many events."""
+    on_progress: OnProgress = no_progress,
+) -> RestartingQuery:  # fmt: skip
+    """Start the query, and wait until it has processed this many events."""
     run = pipeline.start(replay_stream(spark, recording, rate, begin))
-    while (done := _taken_in(run.query.lastProgress)) < events:
-        report(done)
-        run.await_termination(1.0)
-    report(done)
+    while (done := _processed(run.lastProgress)) < events:
+        on_progress(done)
+        run.awaitTermination(1.0)
+    on_progress(done)
     return run
 
 
-def _taken_in(progress: Any) -> int:
-    """How many events of the recording the batches up to this one have taken in."""
+def _processed(progress: Any) -> int:
+    """Events of the recording processed up to the end of this batch."""
     for source in progress["sources"] if progress else []:
         offset = json.loads(source["endOffset"] or "{}")
         if "event" in offset:
@@ -162,24 +167,26 @@ def _taken_in(progress: Any) -> int:
     return 0
 
 
-def _empty_batches(run: Supervised, pipeline: SparkPipeline) -> Doubles:
-    """Seconds of batches in which nothing happens, one after the other."""
+def _empty_batches(run: RestartingQuery, pipeline: SparkPipeline) -> Doubles:
+    """Seconds of consecutive batches without events, triggered by ticks."""
     found = []
     for _ in range(EMPTY_BATCHES):
         before = _last_batch(run)
         command(f"{pipeline.gnn.store}/control", "tick")
         deadline = time.monotonic() + 60
         while _last_batch(run) == before:
-            if time.monotonic() > deadline or not run.query.isActive:
-                raise RuntimeError("the query takes no commands any more") from run.query.exception()
+            if time.monotonic() > deadline or not run.isActive:
+                raise RuntimeError(
+                    "the query stopped, or did not answer a tick within 60 s"
+                ) from run.exception()
             time.sleep(0.005)
-        found.append(run.query.lastProgress)
+        found.append(run.lastProgress)
     return batch_seconds(found)
 
 
-def _last_batch(run: Supervised) -> int:
-    """The number of the last batch that was; progress without a batch has the number of the next."""
-    last = [p["batchId"] for p in run.query.recentProgress[-5:] if p["numInputRows"]]
+def _last_batch(run: RestartingQuery) -> int:
+    """The id of the last finished batch. Progress of an idle trigger has the id of the next batch."""
+    last = [p["batchId"] for p in run.recentProgress[-5:] if p["numInputRows"]]
     return int(last[-1]) if last else -1
 
 
@@ -190,10 +197,10 @@ def _result(
     progress = engine.progress
     ages = [output_ages(p) for p in progress]
     p50, p95, p99 = weighted_percentiles(*_joined(ages), (50, 95, 99))
-    taken = np.array([_taken_in(p) for p in progress])
+    processed = np.array([_processed(p) for p in progress])
     ended = np.array([batch_end(p) for p in progress])
-    waiting = np.clip((ended - begin) * settings.rate, 0, workload.events) - taken
-    offered = taken < workload.events  # later, the backlog can only fall
+    backlog = np.clip((ended - begin) * settings.rate, 0, workload.events) - processed
+    arriving = processed < workload.events  # after the last arrival the backlog can only fall
     outputs = [metrics(p)[f"vertex-{settings.layers}"].get("rows", 0) for p in progress]
     times = engine.times * 1e3
     return LatencyResult(
@@ -208,7 +215,7 @@ def _result(
         p99_ms=round(p99, 1),
         max_ms=round(max(float(age.max()) for age, _ in ages if len(age)), 1),
         empty_batch_ms=round(float(np.median(empty)) * 1e3, 1),
-        backlog_growth=round(_slope(ended[offered], waiting[offered]) / settings.rate, 5),
+        backlog_growth=round(_slope(ended[arriving], backlog[arriving]) / settings.rate, 5),
         max_relative_error=error,
         rate=settings.rate,
         seconds=settings.seconds,
@@ -216,17 +223,17 @@ def _result(
         batches=len(progress),
         batch_ms_p50=round(float(np.percentile(times, 50)), 1),
         batch_ms_p99=round(float(np.percentile(times, 99)), 1),
-        batch_events_p50=float(np.median(np.diff(taken, prepend=0))),
+        batch_events_p50=float(np.median(np.diff(processed, prepend=0))),
         outputs=int(sum(outputs)),
         messages_per_edge=round(engine.messages / max(1, workload.edges()), 2),
         vertices=len(engine),
         stored_edges=engine.stored_edges,
-        timeline=_timeline(ages, ended - begin, waiting),
+        timeline=_timeline(ages, ended - begin, backlog),
     )
 
 
 def _slope(x: Doubles, y: Doubles) -> float:
-    """How fast y grows with x, by least squares; the first fifth is left out, in which everything starts."""
+    """Slope of y over x by least squares, without the first fifth (start-up)."""
     skip = len(x) // 5
     x, y = x[skip:], y[skip:]
     return float(np.polyfit(x - x[0], y, 1)[0]) if len(x) > 2 else 0.0
@@ -237,7 +244,7 @@ def _joined(ages: list[tuple[Doubles, Doubles]]) -> tuple[Doubles, Doubles]:
 
 
 def _timeline(
-    ages: list[tuple[Doubles, Doubles]], ended: Doubles, waiting: Doubles
+    ages: list[tuple[Doubles, Doubles]], ended: Doubles, backlog: Doubles
 ) -> list[dict[str, float]]:
     rows = []
     for some in np.array_split(np.arange(len(ages)), min(_TIMELINE, len(ages))):
@@ -248,7 +255,7 @@ def _timeline(
                     "second": round(float(ended[some[-1]]), 2),
                     "p50_ms": round(weighted_percentiles(age, weight, (50,))[0], 1),
                     "max_ms": round(float(age.max()), 1),
-                    "backlog": int(waiting[some].max()),
+                    "backlog": int(backlog[some].max()),
                 }
             )
     return rows

@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""A description of the machine that a benchmark ran on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PACKAGES = {
 
 @cache
 def machine() -> dict[str, Any]:
-    """The processor, its cores, the memory, and the versions of what matters for speed."""
+    """CPU model, cores, memory, and the versions of Python and of the packages that affect speed."""
     found: dict[str, Any] = {
         "cpu": _cpu(),
         "cores": os.cpu_count(),

@@ -1,46 +1,40 @@
-"""Models to measure, by name."""
+"""The models that benchmarks run, by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 
-import torch
+from d3gnn.nn import GNN, GATConv, GATv2Conv, GCNConv, GINConv, GraphConv, Layer, SAGEConv
+from d3gnn.nn.models import from_widths, two_linear
 
-from d3gnn.nn import GAT, GCN, GIN, GNN, SAGE, GATv2, GraphConv, Layer
-
-#: From two widths, an aggregator and an activation to a layer; attention has 4 heads where they fit.
+#: Factories of layers: (in_width, out_width, aggregator, activation). Attention uses 4 heads if they divide
+#: the width.
 _LAYERS: dict[str, Callable[[int, int, str, str | None], Layer]] = {
-    "sage": lambda i, o, aggregator, act: SAGE(i, o, aggregator, act),
-    "gcn": lambda i, o, _, act: GCN(i, o, act),
-    "graphconv": lambda i, o, aggregator, act: GraphConv(i, o, aggregator, act),
-    "gin": lambda i, o, aggregator, act: GIN(i, o, aggregator, act),
-    "gat": lambda i, o, _, act: GAT(i, o // _heads(o), _heads(o), act),
-    "gatv2": lambda i, o, _, act: GATv2(i, o // _heads(o), _heads(o), act),
+    "sage": lambda i, o, aggr, act: SAGEConv(i, o, aggr, act=act),
+    "gcn": lambda i, o, _, act: GCNConv(i, o, act=act),
+    "graphconv": lambda i, o, aggr, act: GraphConv(i, o, aggr, act=act),
+    "gin": lambda i, o, aggr, act: GINConv(two_linear(i, o), aggr=aggr, act=act),
+    "gat": lambda i, o, _, act: GATConv(i, o // _heads(o), _heads(o), act=act),
+    "gatv2": lambda i, o, _, act: GATv2Conv(i, o // _heads(o), _heads(o), act=act),
 }
 MODELS = tuple(_LAYERS)
-#: What joins messages, unless told otherwise.
-_USUAL = {"sage": "mean", "graphconv": "sum", "gin": "sum"}
+#: Default aggregators; layers that are missing here have a fixed one.
+_DEFAULT_AGGREGATOR = {"sage": "mean", "graphconv": "sum", "gin": "sum"}
 
 
 def make_model(name: str, widths: Sequence[int], aggregator: str | None = None, seed: int = 0) -> GNN:
-    """Layers of one kind, with a relu between them.
+    """A model of layers of one kind, with ReLU between them.
 
     >>> make_model("gat", [8, 16, 4])
-    GNN(8 -> GAT(attention) 16 -> GAT(attention) 4)
+    GNN(8 -> GATConv(attention) 16 -> GATConv(attention) 4)
     """
     if name not in _LAYERS:
         raise ValueError(f"model={name!r}: choose one of {', '.join(MODELS)}")
-    if aggregator is not None and name not in _USUAL:
-        raise ValueError(f"model={name!r} has an aggregator of its own; leave out {aggregator!r}")
-    joins = aggregator or _USUAL.get(name, "")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        last = len(widths) - 2
-        return GNN(
-            _LAYERS[name](i, o, joins, "relu" if place < last else None)
-            for place, (i, o) in enumerate(pairwise(widths))
-        )
+    if aggregator is not None and name not in _DEFAULT_AGGREGATOR:
+        raise ValueError(f"model={name!r} has a fixed aggregator: remove aggregator={aggregator!r}")
+    aggregator = aggregator or _DEFAULT_AGGREGATOR.get(name, "")
+    make = _LAYERS[name]
+    return from_widths(lambda i, o, act: make(i, o, aggregator, act), widths, seed=seed)
 
 
 def _heads(width: int) -> int:

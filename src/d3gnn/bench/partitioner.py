@@ -1,4 +1,4 @@
-"""How fast edges are given their parts: by Partition as a whole, and by the bare choice."""
+"""Speed of the streaming vertex-cut: the whole Partition operator, and the choice of a part alone."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d3gnn.bench.result import BenchResult, Report, silent
-from d3gnn.events import EdgeMode, GraphSchema, IntKeys
-from d3gnn.kernel.compiled import compiled
+from d3gnn.bench.result import BenchResult, OnProgress, no_progress
+from d3gnn.events import EdgeMode, GraphSchema
+from d3gnn.events.keys import IntKeys
+from d3gnn.kernel.compiled import compiled, specialised
 from d3gnn.kernel.operators import Partition
-from d3gnn.kernel.partitioners import Placement, choose, partitioner
+from d3gnn.kernel.partitioners import Partitioner, Placement, Settings, choose, partitioner
 from d3gnn.kernel.partitioners.base import (
     DEGREE,
     FIRST_REPLICA,
@@ -29,13 +30,13 @@ _WARM_UP = 2_000
 
 @dataclass(frozen=True)
 class PartitionerResult(BenchResult):
-    """Edges per second through Partition, and through the choice alone."""
+    """Edges per second of the Partition operator, and of the choice of a part alone."""
 
     bench = "partitioner"
     edges_per_second: float
     choice_edges_per_second: float
     replication_factor: float
-    #: Edges in the fullest part, over the mean.
+    #: Edges in the fullest part divided by the mean.
     balance: float
     edges: int
     vertices: int
@@ -49,11 +50,11 @@ def measure_partitioner(
     *,
     mode: EdgeMode = "append",
     seed: int = 0,
-    on_edges: Report = silent,
+    on_edges: OnProgress = no_progress,
 ) -> PartitionerResult:
-    """Partition a synthetic power-law stream; `mode` other than append also keeps the table of edges."""
+    """Partition a synthetic power-law stream; every `mode` but append also maintains the edge table."""
     if parts < 1:
-        raise ValueError(f"parts={parts}: at least 1, please")
+        raise ValueError(f"parts={parts}: must be at least 1")
     chosen = partitioner(which)
     stream = SyntheticStream(edges=edges, seed=seed)
     schema = GraphSchema(edges=mode, features={"x": 1})
@@ -66,18 +67,18 @@ def measure_partitioner(
     for batch in stream.batches(BATCH):
         assert isinstance(batch.src, IntKeys)
         assert isinstance(batch.dst, IntKeys)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         result = partition.process(batch, 0)
-        seconds += time.perf_counter() - begun
+        seconds += time.perf_counter() - start
         src[done : done + len(batch)], dst[done : done + len(batch)] = batch.src.values, batch.dst.values
         load += np.bincount(result.entry.part, minlength=parts)
         done += len(batch)
         on_edges(done)
-    bare = _choice_seconds(src, dst, stream.vertices, parts, chosen.code, chosen.weights)
+    choice = _choice_seconds(src, dst, stream.vertices, parts, chosen)
     return PartitionerResult(
         settings={"partitioner": which, "edges": mode, "batch": BATCH, "seed": seed},
         edges_per_second=round(edges / seconds, 1),
-        choice_edges_per_second=round(edges / bare, 1),
+        choice_edges_per_second=round(edges / choice, 1),
         replication_factor=round(partition.replication_factor, 4),
         balance=round(float(load.max() / load.mean()), 4),
         edges=edges,
@@ -86,35 +87,31 @@ def measure_partitioner(
     )
 
 
-def _choice_seconds(
-    src: Ints, dst: Ints, vertices: int, parts: int, code: int, weights: tuple[float, float]
-) -> float:
+def _choice_seconds(src: Ints, dst: Ints, vertices: int, parts: int, which: Partitioner) -> float:
+    choose_all = specialised(_choose_all, which.name, choose=which.choose)
     hashes = np.random.default_rng(0).integers(0, 2**63, vertices).astype(np.uint64)
     seconds = 0.0
-    for n in (min(_WARM_UP, len(src)), len(src)):  # the first is for the compiler
+    for n in (min(_WARM_UP, len(src)), len(src)):  # the first run compiles the kernel
         placement = Placement(
             vertex=np.zeros((vertices, VERTEX_FIELDS), np.int32),
             replica=np.zeros((vertices * parts, REPLICA_FIELDS), np.int32),
             load=np.zeros(parts, np.int64),
             score=np.zeros(parts, np.float64),
         )
-        begun = time.perf_counter()
-        _choose_all(src[:n], dst[:n], hashes, placement, code, *weights)
-        seconds = time.perf_counter() - begun
+        start = time.perf_counter()
+        choose_all(src[:n], dst[:n], hashes, placement, which.settings)
+        seconds = time.perf_counter() - start
     return seconds
 
 
 @compiled
-def _choose_all(
-    src: Ints, dst: Ints, hashes: Hashes, placement: Placement, code: int, first_weight: float,
-    second_weight: float,
-) -> int:  # fmt: skip
-    """Choose a part for every edge, and remember what later choices look at."""
+def _choose_all(src: Ints, dst: Ints, hashes: Hashes, placement: Placement, settings: Settings) -> int:
+    """Choose a part for every edge, and update the degrees, replicas and loads that later choices read."""
     used = 0
     ends = np.empty(2, np.int64)
     for i in range(len(src)):
         u, v = src[i], dst[i]
-        part = np.int64(choose(code, u, v, hashes[u], hashes[v], placement, first_weight, second_weight))
+        part = np.int64(choose(u, v, hashes[u], hashes[v], placement, settings))
         ends[0], ends[1] = u, v
         for w in ends:
             placement.vertex[w, DEGREE] += 1

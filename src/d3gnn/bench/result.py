@@ -1,4 +1,4 @@
-"""What every benchmark hands back."""
+"""The base class of benchmark results, and the types of progress callbacks."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from typing import Any, ClassVar
 
 from d3gnn.bench.machine import machine
 
-#: Called now and then with how much is done, in the unit that the benchmark counts in.
-Report = Callable[[int], None]
-#: Wraps a step of a benchmark, by name: to show progress.
-Around = Callable[[str], AbstractContextManager[None]]
+#: Progress callback: called with the amount of work done so far, in the unit of the benchmark.
+OnProgress = Callable[[int], None]
+#: Returns a context manager for the named step of a benchmark, for example a spinner on a terminal.
+StepContext = Callable[[str], AbstractContextManager[None]]
 
 
-def silent(done: int) -> None:
-    """Report to nobody."""
+def no_progress(done: int) -> None:
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class BenchResult:
-    """A benchmark's name and settings, and what it measured."""
+    """The name, settings and measurements of one benchmark run."""
 
     bench: ClassVar[str]
     settings: dict[str, Any]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: `bench`, `version`, `made` (when), `machine`, `settings`, and each measured
-        field at the top.
+        """A dictionary of plain values, ready for JSON.
+
+        The keys are `bench`, `version`, `measured_at`, `machine`, `settings`, and one for each measured
+        field.
         """
         from d3gnn import __version__
 
@@ -37,7 +39,7 @@ class BenchResult:
         return {
             "bench": self.bench,
             "version": __version__,
-            "made": datetime.now(UTC).isoformat(timespec="seconds"),
+            "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": machine(),
             "settings": self.settings,
             **measured,

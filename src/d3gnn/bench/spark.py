@@ -1,4 +1,4 @@
-"""A stream through the pipeline on Spark, as fast as it goes."""
+"""Run a workload through a Spark pipeline, and read its metrics and state."""
 
 from __future__ import annotations
 
@@ -13,45 +13,48 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from d3gnn.bench.result import Report, silent
+from d3gnn.bench.result import OnProgress, no_progress
 from d3gnn.bench.workload import Workload
-from d3gnn.events import EventBatch, GraphSchema, IntKeys, Key, Keys, StringKeys, keys_of
+from d3gnn.events import EventBatch, GraphSchema, Key
+from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
+from d3gnn.kernel.operators import OperatorId
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
-from d3gnn.spark.event_files import EventFiles
-from d3gnn.spark.metrics import by_part, metrics
-from d3gnn.spark.runtime import Plan, Runtime
-from d3gnn.spark.store import Store
-from d3gnn.spark.supervise import Supervised
-from d3gnn.spark.verify import held, stored_plan
+from d3gnn.runtime.metrics import by_part, metrics
+from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.verify import held, stored_plan
+from d3gnn.runtime.worker import Worker
+from d3gnn.sources.event_files import EventFiles
+from d3gnn.spark.restarting import RestartingQuery
+from d3gnn.store.store import Store
 from d3gnn.types import Doubles, Floats
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Batches that a pipeline of its own takes in first, and how large they are at most: Java compiles what it
-#: runs often, and what it runs more often once more and better.
+#: Batches of a separate warm-up pipeline, and their largest size. The JIT compiler of the JVM needs many
+#: batches until all hot code is optimised.
 WARM_UP_BATCHES = 120
 WARM_UP_BATCH = 2000
 
 
 class SparkRun:
-    """What a pipeline on Spark has done: the times of its batches, its metrics, the embeddings it holds."""
+    """A finished run on Spark: batch times, metrics, and the embeddings in its state."""
 
     def __init__(self, plan: Plan, model: GNN, progress: list[Any]) -> None:
-        self.model, self.schema, self.parts = model, plan.schema, plan.parts
+        self.model, self.schema, self.parts = model, plan.config.schema, plan.parts
         self._plan = plan
-        self._runtime = Runtime(plan, Store(plan.store).owner())
+        self._runtime = Worker(plan, Store(plan.store).owner())
         self.progress = progress
         self.times = batch_seconds(progress)
         #: Sums over all batches, by operator and metric.
         self.metrics: dict[str, Counter[str]] = {}
         for batch in progress:
-            for name, said in metrics(batch).items():
-                self.metrics.setdefault(name, Counter()).update(said)
+            for name, values in metrics(batch).items():
+                self.metrics.setdefault(name, Counter()).update(values)
 
     def close(self) -> None:
-        """Let go of the pipeline's files."""
+        """Close the state files of the pipeline."""
         self._runtime.close()
 
     def __len__(self) -> int:
@@ -62,7 +65,7 @@ class SparkRun:
         return self._runtime.partition.live_ids()
 
     def embeddings(self, ids: Sequence[Key] | Keys) -> Floats:
-        """What the pipeline holds of these vertices; NaN where it holds nothing."""
+        """The embeddings of these vertices in the state of the pipeline; NaN where there is none."""
         keys = ids if isinstance(ids, IntKeys | StringKeys) else keys_of(list(ids))
         return held(self._runtime, keys)[0]
 
@@ -80,11 +83,11 @@ class SparkRun:
 
     def total(self, metric: str) -> int:
         """The sum of a metric over all operators."""
-        return sum(said[metric] for said in self.metrics.values())
+        return sum(values[metric] for values in self.metrics.values())
 
     @property
     def imbalance(self) -> float:
-        """Busy time of the busiest part, over the mean of all: of the operators that have parts."""
+        """Busy time of the busiest part divided by the mean, over the operators that have parts."""
         busy = np.zeros(self.parts)
         for batch in self.progress:
             for name, parts in by_part(batch).items():
@@ -95,9 +98,12 @@ class SparkRun:
 
     @property
     def busy_seconds(self) -> float:
-        """Time inside operators, where the parts of an operator that run side by side count once."""
-        alone = {"partition", "vertex-0"}
-        busy = (said["busy_us"] / (1 if name in alone else self.parts) for name, said in self.metrics.items())
+        """Time inside operators; parts that run in parallel count once."""
+        sequential = {"partition", "vertex-0"}
+        busy = (
+            values["busy_us"] / (1 if name in sequential else self.parts)
+            for name, values in self.metrics.items()
+        )
         return sum(busy) / 1e6
 
     @property
@@ -106,18 +112,17 @@ class SparkRun:
 
     @property
     def stored_edges(self) -> int:
-        first = self._runtime.operator("edge-1")
+        first = self._runtime.operator(OperatorId("edge", 1))
         return sum(first.state(part).adjacency.edge_count for part in range(self.parts))
 
     def memory(self) -> dict[str, int]:
-        """Bytes of each operator, over all parts."""
-        used = {"partition": self._runtime.partition.space.nbytes}
-        for i in range(self._plan.layers + 1):
-            for name in [f"edge-{i}"] * (i > 0) + [f"vertex-{i}"]:
-                operator = self._runtime.operator(name)
-                for part in range(self.parts):
-                    operator.state(part)
-                used[name] = sum(operator.space(part).nbytes for part in range(self.parts))
+        """Allocated bytes of each operator, summed over parts."""
+        used = {"partition": self._runtime.partition.part_state.nbytes}
+        for id in self._plan.chain.operators:
+            operator = self._runtime.operator(id)
+            for part in range(self.parts):
+                operator.state(part)
+            used[str(id)] = sum(operator.part_state(part).nbytes for part in range(self.parts))
         return used
 
 
@@ -128,23 +133,23 @@ def batch_seconds(progress: Iterable[Any]) -> Doubles:
 
 @contextmanager
 def bench_session(progress: int = 1000) -> Iterator[SparkSession]:
-    """A session that remembers the progress of so many batches; the one that there is, if there is one."""
+    """The active session, or a new one that keeps the progress of this many batches."""
     from pyspark.sql import SparkSession
 
     from d3gnn.spark.session import session
 
-    mine = SparkSession.getActiveSession() is None
+    owned = SparkSession.getActiveSession() is None
     settings = {"spark.sql.streaming.numRecentProgressUpdates": progress}
     spark = session("local[*]", "d3gnn bench", **settings)
     try:
         yield spark
     finally:
-        if mine:
+        if owned:
             spark.stop()
 
 
 class SparkPipeline:
-    """A pipeline of its own that is fed some batches, a file for each, then some more."""
+    """A temporary pipeline that reads one file per batch; it can be fed several times."""
 
     def __init__(
         self, spark: SparkSession, schema: GraphSchema, model: GNN, parts: int, partitioner: str,
@@ -162,7 +167,7 @@ class SparkPipeline:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        with suppress(FileNotFoundError):  # it was not fed yet
+        with suppress(FileNotFoundError):  # no batch has run yet
             for path in (self.plan.arrays, self.plan.large):
                 shutil.rmtree(path, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -171,8 +176,8 @@ class SparkPipeline:
     def plan(self) -> Plan:
         return stored_plan(str(self.gnn.store))
 
-    def feed(self, batches: Iterable[EventBatch], report: Report = silent) -> list[Any]:
-        """Run the batches through; Spark's progress of each that had events."""
+    def feed(self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress) -> list[Any]:
+        """Process the batches; Spark's progress of each batch that had events."""
         files = self._files
         for batch in batches:
             if files is None:
@@ -181,33 +186,40 @@ class SparkPipeline:
             files.write(batch)
         if files is None:
             raise ValueError("the workload has no events")
-        return self.run(files.read(self.spark), report)
+        return self.run(files.read(self.spark), on_progress)
 
-    def run(self, events: DataFrame, report: Report = silent) -> list[Any]:
-        """Run all that there is of a stream through; Spark's progress of each batch that had events."""
-        run = self.start(events, {"availableNow": True})
-        while not run.await_termination(1.0):
-            report(sum(p["numInputRows"] for p in run.query.recentProgress))
-        return _with_events(run.query.recentProgress)
+    def run(self, events: DataFrame, on_progress: OnProgress = no_progress) -> list[Any]:
+        """Process all available events; Spark's progress of each batch that had events."""
+        run = self.start(events, availableNow=True)
+        while not run.awaitTermination(1.0):
+            on_progress(sum(p["numInputRows"] for p in run.recentProgress))
+        return _with_events(run.recentProgress)
 
-    def start(self, events: DataFrame, trigger: dict[str, Any] | None = None) -> Supervised:
+    def start(self, events: DataFrame, **trigger: Any) -> RestartingQuery:
         output = None if self.sink == "noop" else self.folder / "out"
         return self.gnn.start(
-            events, output, format=self.sink, checkpoint=self.folder / "checkpoint", trigger=trigger
+            events, output, format=self.sink, checkpoint=self.folder / "checkpoint", **trigger
         )
 
 
 @contextmanager
 def run_on_spark(
-    workload: Workload, model: GNN, *, batch: int, parts: int, partitioner: str, sink: str, on_events: Report
+    workload: Workload,
+    model: GNN,
+    *,
+    batch: int,
+    parts: int,
+    partitioner: str,
+    sink: str,
+    on_events: OnProgress,
 ) -> Iterator[SparkRun]:
-    """Run a workload through a pipeline of its own, when Java is warm."""
+    """Run a workload through a new pipeline, after a warm-up pipeline."""
     batches = -(-workload.events // batch)
     with bench_session(batches + WARM_UP_BATCHES + 10) as spark:
-        kind = (workload.schema, model, parts, partitioner, sink)
-        with SparkPipeline(spark, *kind) as warm:
+        options = (workload.schema, model, parts, partitioner, sink)
+        with SparkPipeline(spark, *options) as warm:
             warm.feed(islice(workload.batches(min(batch, WARM_UP_BATCH)), WARM_UP_BATCHES))
-        with SparkPipeline(spark, *kind) as pipeline:
+        with SparkPipeline(spark, *options) as pipeline:
             progress = pipeline.feed(workload.batches(batch), on_events)
             with closing(SparkRun(pipeline.plan, model, progress)) as run:
                 yield run
@@ -218,6 +230,6 @@ def _with_events(progress: Iterable[Any]) -> list[Any]:
 
 
 def _columns(schema: GraphSchema) -> list[str]:
-    """The columns that events of this schema may have, beyond those that all have."""
+    """The optional event columns that this schema needs."""
     valued = bool(schema.features or schema.edge_features or schema.label_width)
     return ["key"] * (schema.edges == "keyed") + ["feature", "value"] * valued

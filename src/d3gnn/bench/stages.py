@@ -1,4 +1,4 @@
-"""Where the time of a batch on Spark goes; and what a first start, and a start over lost arrays, take."""
+"""Where the time of a batch on Spark goes; time of a cold start, and of a rebuild after losing state."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from d3gnn.bench.models import make_model
-from d3gnn.bench.result import BenchResult, Report, silent
+from d3gnn.bench.result import BenchResult, OnProgress, no_progress
 from d3gnn.bench.spark import SparkPipeline, SparkRun, bench_session
 from d3gnn.bench.throughput import ThroughputSettings
 from d3gnn.bench.workload import Workload
-from d3gnn.spark.metrics import by_part
+from d3gnn.runtime.metrics import by_part
 
-#: Batches that go first, until Java is warm.
+#: Batches of the warm-up pipeline, until the JVM is warm.
 WARM_UP = 100
 TIMED = 40
 
@@ -32,14 +32,14 @@ class StagesResult(BenchResult):
     engine: str
     batch: int
     batch_ms: float
-    #: source: what is new, and its plan; planning: Spark's plan of the batch; kernels: inside operators,
-    #: where parts that run side by side count once; tasks and rows: the rest of the job, which is scheduling
-    #: tasks, Python workers, and rows on their way; commits: Spark's own logs.
+    #: source: listing and planning new files; planning: Spark's query planning; kernels: time in operators,
+    #: where parallel parts count once; tasks and rows: the rest of the job, which is task scheduling, Python
+    #: workers and row transfer; commits: Spark's own logs.
     milliseconds: dict[str, float]
-    #: From nothing to the end of the first batch: Java, Spark, Python workers, compiled code. None in a
-    #: process that has a session already.
+    #: From a process without a JVM to the end of the first batch: JVM, Spark, Python workers, loading
+    #: compiled code. None if the process has a Spark session already.
     cold_start_s: float | None
-    #: The batch after all arrays were lost, which makes them anew from the log; the edges that it has.
+    #: Time of the batch after all arrays were deleted, which rebuilds them from the graph log; edges rebuilt.
     recovery_s: float
     recovered_edges: int
 
@@ -50,9 +50,9 @@ def measure_stages(
     *,
     timed: int = TIMED,
     warm_up: int = WARM_UP,
-    on_batches: Report = silent,
+    on_batches: OnProgress = no_progress,
 ) -> StagesResult:
-    """Run batches of a workload through Spark, lose the arrays, and run one more."""
+    """Run batches of a workload through Spark, delete the arrays, and run one more batch."""
     from pyspark.sql import SparkSession
 
     settings = settings or ThroughputSettings(batch=20_000, parts=2, engine="spark")
@@ -62,17 +62,17 @@ def measure_stages(
     )
     if workload.events < 3 * settings.batch:
         raise ValueError(
-            f"{workload.events:,} events are too few for batches of {settings.batch:,}: at least 3, please"
+            f"{workload.events:,} events are too few: at least 3 batches of {settings.batch:,} are needed"
         )
     cold = SparkSession.getActiveSession() is None
-    begun = time.perf_counter()
-    kind = (workload.schema, model, settings.parts, settings.partitioner, settings.sink)
+    start = time.perf_counter()
+    options = (workload.schema, model, settings.parts, settings.partitioner, settings.sink)
     with bench_session() as spark:
-        with SparkPipeline(spark, *kind) as first:
+        with SparkPipeline(spark, *options) as first:
             first.feed(islice(workload.batches(settings.batch), 1))
-            cold_start = time.perf_counter() - begun
+            cold_start = time.perf_counter() - start
             first.feed(islice(workload.batches(settings.batch), 1, warm_up))
-        with SparkPipeline(spark, *kind) as pipeline:
+        with SparkPipeline(spark, *options) as pipeline:
             batches = workload.batches(settings.batch)
             count = min(timed, workload.events // settings.batch - 1)
             progress = pipeline.feed(islice(batches, count), on_batches)
@@ -99,9 +99,9 @@ def measure_stages(
 
 
 def stage_milliseconds(progress: Sequence[Any]) -> dict[str, float]:
-    """Milliseconds by what they were spent on, medians over batches."""
-    found = [_stages(p) for p in progress]
-    return {name: float(np.median([stages[name] for stages in found])) for name in found[0]}
+    """Median milliseconds of each stage of a batch."""
+    by_batch = [_stages(p) for p in progress]
+    return {name: float(np.median([stages[name] for stages in by_batch])) for name in by_batch[0]}
 
 
 def _stages(progress: Any) -> dict[str, float]:
@@ -109,7 +109,7 @@ def _stages(progress: Any) -> dict[str, float]:
     kernels = 0.0
     for name, parts in by_part(progress).items():
         busy = [part["busy_us"] / 1e3 for part in parts]
-        # The parts of Vertex 0 run one after the other, behind Partition.
+        # The parts of Vertex 0 run sequentially, in the task of Partition.
         kernels += sum(busy) if name in ("partition", "vertex-0") else max(busy, default=0.0)
     stages = {
         "source": float(spent.get("latestOffset", 0) + spent.get("getBatch", 0)),

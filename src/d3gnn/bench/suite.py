@@ -1,11 +1,11 @@
-"""All benchmarks of a report, as the commands that make them."""
+"""The commands that `d3gnn bench report` runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Real streams, where they are, and what makes two edges the same in them.
+#: Files of real streams by name, with the options for their edge mode and direction.
 _FILES = {
     "ogbn-arxiv": ("ogbn-arxiv/edges_by_year.csv.gz", []),
     "sx-mathoverflow": ("sx-mathoverflow.txt.gz", []),
@@ -17,9 +17,10 @@ _SMALL = 1_000_000
 
 
 def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
-    """The arguments of `d3gnn bench`, one list for each; `quick` leaves out what takes minutes.
+    """The arguments of each `d3gnn bench` command of the report.
 
-    Without `data`, the folder of real streams, synthetic ones take their place.
+    `data` is the folder of real streams; synthetic streams replace those that are missing. `quick` leaves out
+    the graphs of 20 million edges.
     """
     main = _stream(data, "ogbn-arxiv") or ["--synthetic", str(_SMALL)]
     for batch, limit in ((1, 30_000), (100, 300_000), (2_000, None), (20_000, None), (100_000, None)):
@@ -53,7 +54,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
         return
     big = ["--synthetic", str(_BIG), "--vertices", str(_BIG_VERTICES), "--batch", "2000", "--batch", "20000"]
     yield ["peers", *big, "--shape", "capped", "--max-degree", "40", "--systems", "dgl_full,spark"]
-    # With hubs, 20 million edges would take another 7 minutes: this is a tenth of them.
+    # A tenth of the edges: R-MAT with 20 million edges takes 7 minutes more.
     hubs = ["--synthetic", str(_BIG // 10), "--vertices", str(_BIG_VERTICES // 10), *big[4:]]
     yield ["peers", *hubs, "--shape", "rmat", "--systems", "dgl_full,spark"]
     yield [

@@ -1,4 +1,4 @@
-"""How fast an engine takes in a stream, and whether it ends where it should."""
+"""Throughput of an engine on a stream, and the error of its embeddings at the end."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ import numpy as np
 
 from d3gnn.bench.check import Engine, compare
 from d3gnn.bench.models import make_model
-from d3gnn.bench.result import BenchResult, Report, silent
-from d3gnn.bench.settings import at_least_one, known_partitioner
+from d3gnn.bench.result import BenchResult, OnProgress, no_progress
+from d3gnn.bench.settings import check_at_least_one, check_partitioner
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.bench.workload import Workload
 from d3gnn.events import EventBatch
-from d3gnn.kernel.local import LocalEngine
 from d3gnn.nn import GNN
+from d3gnn.runtime.local import LocalEngine
 
 ENGINES = ("local", "spark")
 SINKS = ("noop", "parquet")
-#: The oracle takes events that are in order in batches of this size: it ends the same, and sooner.
+#: Batch size for the oracle if the events are in order: the result is the same, and larger batches are
+#: faster.
 _CHECK_BATCH = 50_000
 
 
 @dataclass(frozen=True)
 class ThroughputSettings:
-    """What runs the stream: a model of `layers` layers of one kind, all `width` wide; checked when made."""
+    """Settings of the throughput benchmark; checked on construction.
+
+    The model has `layers` layers of one kind, all `width` wide.
+    """
 
     batch: int = 2000
     parts: int = 1
@@ -38,28 +42,30 @@ class ThroughputSettings:
     partitioner: str = "hdrf"
     layers: int = 2
     width: int = 64
-    #: As is usual for the model, unless given.
+    #: None for the default of the model.
     aggregator: str | None = None
     threads: int = 1
     seed: int = 0
-    #: Where Spark writes embeddings: nowhere, or into a table.
+    #: The sink of the Spark query: `noop` drops all rows, `parquet` writes a table.
     sink: str = "noop"
     model: str = "sage"
 
     def __post_init__(self) -> None:
-        at_least_one(self, "batch", "parts", "layers", "width", "threads")
+        check_at_least_one(self, "batch", "parts", "layers", "width", "threads")
         if self.engine not in ENGINES:
             raise ValueError(f"engine={self.engine!r}: choose one of {', '.join(ENGINES)}")
         if self.sink not in SINKS:
             raise ValueError(f"sink={self.sink!r}: choose one of {', '.join(SINKS)}")
-        known_partitioner(self.partitioner)
-        make_model(self.model, [1, 1], self.aggregator)  # says what is wrong with it
+        check_partitioner(self.partitioner)
+        make_model(self.model, [1, 1], self.aggregator)  # raises ValueError for a wrong name or aggregator
 
 
 @dataclass(frozen=True)
 class ThroughputResult(BenchResult):
-    """What came of it. Times are those of `LocalEngine.apply`, or of Spark's batches from trigger to commit;
-    making the events and starting up come before.
+    """Measurements of a throughput run.
+
+    Times are those of `LocalEngine.apply`, or of Spark's batches from trigger to commit. They exclude
+    start-up and the generation of events.
     """
 
     bench = "throughput"
@@ -67,18 +73,18 @@ class ThroughputResult(BenchResult):
     edges_per_second: float
     batch_ms_p50: float
     batch_ms_p99: float
-    #: Median in each tenth of the stream: whether batches take longer as the graph grows.
+    #: Median in each tenth of the stream; it rises if batches take longer as the graph grows.
     batch_ms_by_tenth: list[float]
-    #: Time inside operators, as a share of the whole.
+    #: Time inside operators, as a fraction of the total.
     kernel_share: float
-    #: Messages that travelled along edges in all layers, per edge created or deleted.
+    #: Messages sent along edges in all layers, per edge created or deleted.
     messages_per_edge: float
-    #: Bytes that operators handed to one another.
+    #: Bytes sent between operators.
     bytes_moved: int
     replication_factor: float
-    #: Busy time of the busiest part over the mean; None for a single part in one process.
+    #: Busy time of the busiest part divided by the mean; None for LocalEngine with one part.
     imbalance: float | None
-    #: Against recomputation from scratch; None if it was not checked.
+    #: Largest relative error against recomputation from scratch; None if not checked.
     max_relative_error: float | None
     events: int
     vertices: int
@@ -91,9 +97,10 @@ class ThroughputResult(BenchResult):
     events_per_second: float
     batches: int
     stored_edges: int
-    #: How often a part found it cheaper to recompute the touched vertices, over all layers and batches.
+    #: How many times a part recomputed its touched vertices because that was cheaper, over all layers and
+    #: batches.
     recomputed: int
-    #: Bytes set aside by each operator, divided by the edges and by the vertices that there are at the end.
+    #: Allocated bytes of each operator, divided by the edges and by the vertices at the end of the stream.
     bytes_per_edge: dict[str, float]
     bytes_per_vertex: dict[str, float]
 
@@ -103,10 +110,10 @@ def measure_throughput(
     settings: ThroughputSettings | None = None,
     *,
     check: bool = True,
-    on_events: Report = silent,
-    on_check: Report = silent,
+    on_events: OnProgress = no_progress,
+    on_check: OnProgress = no_progress,
 ) -> ThroughputResult:
-    """Run a workload through a new engine, batch by batch, as fast as it goes."""
+    """Run a workload through a new engine, batch by batch, at full speed."""
     import torch
 
     settings = settings or ThroughputSettings()
@@ -129,12 +136,12 @@ def measure_throughput(
             engine = _run_locally(workload, model, settings, on_events)
         error = None
         if check:
-            error = compare(engine, for_the_oracle(workload, settings.batch), on_check).max_relative_error
+            error = compare(engine, oracle_batches(workload, settings.batch), on_check).max_relative_error
         return _result(workload, settings, engine, error)
 
 
 class Measured(Engine, Protocol):
-    """What a run through an engine leaves behind."""
+    """The measurements of a finished run, on any engine."""
 
     #: Seconds of each batch.
     times: np.ndarray
@@ -157,7 +164,7 @@ class Measured(Engine, Protocol):
 
 
 class LocalRun:
-    """What a run through a `LocalEngine` leaves behind."""
+    """The measurements of a finished run through a `LocalEngine`."""
 
     def __init__(self, engine: LocalEngine, times: list[float]) -> None:
         self._engine, self.times = engine, np.array(times)
@@ -196,30 +203,34 @@ class LocalRun:
         return sum(edge.metrics["recomputed"] for edge in self._engine.edges)
 
 
-def _run_locally(workload: Workload, model: GNN, settings: ThroughputSettings, on_events: Report) -> LocalRun:
+def _run_locally(
+    workload: Workload, model: GNN, settings: ThroughputSettings, on_events: OnProgress
+) -> LocalRun:
     sample = islice(workload.batches(min(settings.batch, 1000)), 3)
     warm_up(model, workload.schema, settings.parts, settings.partitioner, sample)
-    engine = LocalEngine(model, settings.parts, settings.partitioner, workload.schema)
-    # What torch and numba have left on the heap is not the engine's: the collector need not look at it.
+    engine = LocalEngine(
+        model, parts=settings.parts, partitioner=settings.partitioner, schema=workload.schema
+    )
+    # The garbage collector must not scan the objects of torch and numba during the timed part.
     gc.collect()
     gc.freeze()
     times: list[float] = []
     events = 0
     try:
         for batch in workload.batches(settings.batch):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             engine.apply(batch)
-            times.append(time.perf_counter() - begun)
+            times.append(time.perf_counter() - start)
             events += len(batch)
             on_events(events)
     finally:
-        # Whoever goes on in this process wants its garbage collected, the files that it holds open above all.
+        # The process may continue: its garbage must be collected again, above all open files.
         gc.unfreeze()
     return LocalRun(engine, times)
 
 
-def for_the_oracle(workload: Workload, batch: int) -> Iterator[EventBatch]:
-    """The workload in batches with which the oracle ends at the same graph."""
+def oracle_batches(workload: Workload, batch: int) -> Iterator[EventBatch]:
+    """The workload in the largest batches that give the oracle the same final graph."""
     return workload.batches(max(batch, _CHECK_BATCH) if workload.in_order else batch)
 
 
@@ -267,11 +278,11 @@ def _result(
 
 
 def messages(engine: LocalEngine) -> int:
-    """Messages that travelled along edges so far, in all layers."""
+    """Messages sent along edges so far, in all layers."""
     return sum(int(edge.metrics["messages"]) for edge in engine.edges)
 
 
 def stored_edges(engine: LocalEngine) -> int:
-    """Edges that the graph has now; an undirected one counts twice, as it carries messages both ways."""
+    """Current number of directed edges; an undirected edge counts twice."""
     first = engine.edges[0]
     return sum(int(first.state(part).adjacency.edge_count) for part in range(engine.parts))

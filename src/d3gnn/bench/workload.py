@@ -1,4 +1,4 @@
-"""What a benchmark runs on: a file of edges or events, or a synthetic stream."""
+"""Workloads of benchmarks: an edge list, an event file or a synthetic stream."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from d3gnn.events import EdgeMode, Element, EventBatch, GraphSchema, Op, keys_from_arrow
-from d3gnn.events.keys import IntKeys
+from d3gnn.events import EdgeMode, Element, EventBatch, GraphSchema, Op
+from d3gnn.events.keys import IntKeys, keys_from_arrow
 from d3gnn.sources import EdgeListError, SyntheticStream, read_edge_list, rebatch
 from d3gnn.sources.parquet import is_parquet
 
-#: Under this name `d3gnn generate` keeps the schema in a Parquet file's metadata.
+#: The key of the schema in the metadata of a Parquet file, written by `d3gnn generate`.
 SCHEMA_KEY = b"d3gnn.schema"
 _READ_ROWS = 1 << 16
 _EVENT_COLUMNS = {"op", "element", "src"}
@@ -24,13 +24,13 @@ _EVENT_COLUMNS = {"op", "element", "src"}
 
 @dataclass(frozen=True)
 class Workload:
-    """Events that can be gone through again and again, in batches of any size."""
+    """Events that can be read several times, in batches of any size."""
 
     name: str
     schema: GraphSchema
     events: int
     _batches: Callable[[int], Iterator[EventBatch]]
-    #: Whether times never fall: the order of events is then the same, whatever the batches.
+    #: Whether event times never decrease; the order of events then does not depend on the batch size.
     in_order: bool = False
 
     def batches(self, size: int) -> Iterator[EventBatch]:
@@ -38,11 +38,11 @@ class Workload:
         return self._batches(size)
 
     def edges(self) -> int:
-        """How many events create, update or delete edges."""
+        """The number of events that create, update or delete edges."""
         return sum(int(np.count_nonzero(batch.element == Element.EDGE)) for batch in self.batches(_READ_ROWS))
 
-    def held(self) -> Workload:
-        """The same, made once and kept in memory."""
+    def cached(self) -> Workload:
+        """The same workload, read once and kept in memory."""
         whole = EventBatch.concat(list(self._batches(_READ_ROWS)))
         return replace(self, _batches=lambda size: rebatch([whole], size))
 
@@ -51,12 +51,12 @@ class Workload:
         if limit is None or limit >= self.events:
             return self
         if limit < 1:
-            raise ValueError(f"limit={limit}: at least 1 event, please")
+            raise ValueError(f"limit={limit}: must be at least 1")
         return replace(self, events=limit, _batches=lambda size: _first(self._batches(size), limit))
 
 
 def synthetic_workload(stream: SyntheticStream, edges: EdgeMode | None = None) -> Workload:
-    """The events of a synthetic stream; `edges` is what makes two edges the same, multi if not given."""
+    """A synthetic stream; `edges` overrides the edge mode of its schema."""
     schema = replace(stream.schema, edges=edges or stream.schema.edges)
     return Workload(f"synthetic {stream.shape}", schema, len(stream), stream.batches)
 
@@ -64,19 +64,21 @@ def synthetic_workload(stream: SyntheticStream, edges: EdgeMode | None = None) -
 def file_workload(
     path: str | Path, edges: EdgeMode | None = None, undirected: bool = False, limit: int | None = None
 ) -> Workload:
-    """The events of a file: any edge list, or a Parquet file in the event format.
+    """The events of a file: an edge list, or a Parquet file in the event format.
 
-    Without `edges` (simple, multi, append) the schema in the file's metadata holds; where there is none,
-    edges are simple if the file takes some away, and a multigraph if not.
+    Without `edges` (simple, multi or append), the edge mode comes from the schema in the file's metadata. A
+    file without metadata is a simple graph if it deletes edges, and a multigraph otherwise.
     """
     path = Path(path)
     if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit}: at least 1 event, please")
+        raise ValueError(f"limit={limit}: must be at least 1")
     if path.is_file() and is_parquet(path):
         try:
             columns = pq.read_schema(path)
         except pa.ArrowInvalid as error:
-            raise EdgeListError(f"{path} cannot be read as Parquet: {error}; write the file again") from error
+            raise EdgeListError(
+                f"{path} is not a valid Parquet file ({error}): write the file again"
+            ) from error
         if set(columns.names) >= _EVENT_COLUMNS:
             return _event_file(path, columns.metadata or {}, edges, undirected).limited(limit)
     return _edge_list(path, edges, undirected, limit)
@@ -105,14 +107,14 @@ def _event_file(
 ) -> Workload:
     events = int(pq.read_metadata(path).num_rows)
     if not events:
-        raise EdgeListError(f"{path} holds no events")
+        raise EdgeListError(f"{path} has no events")
     try:
         if SCHEMA_KEY in metadata:
             schema = GraphSchema(**json.loads(metadata[SCHEMA_KEY]))
         else:
-            schema = _guess_schema(path)
+            schema = _infer_schema(path)
     except (TypeError, ValueError) as error:
-        raise EdgeListError(f"{path} cannot be read as events: {error}") from error
+        raise EdgeListError(f"{path} is not a valid event file: {error}") from error
     schema = replace(schema, edges=edges or schema.edges, directed=schema.directed and not undirected)
 
     def batches(size: int) -> Iterator[EventBatch]:
@@ -122,8 +124,8 @@ def _event_file(
     return Workload(path.name, schema, events, batches)
 
 
-def _guess_schema(path: Path) -> GraphSchema:
-    """Features as wide as the first that is given; simple edges where some are deleted."""
+def _infer_schema(path: Path) -> GraphSchema:
+    """The width of the first feature, and simple edges if the file deletes any."""
     width, removes = 0, False
     with pq.ParquetFile(path) as file:
         for rows in file.iter_batches(_READ_ROWS):
@@ -151,5 +153,5 @@ def schema_metadata(schema: GraphSchema) -> dict[bytes, bytes]:
 
 
 def with_schema(table: pa.Table, schema: GraphSchema) -> pa.Table:
-    """The table, with the graph's schema in its metadata."""
+    """The table with the graph's schema added to its metadata."""
     return table.replace_schema_metadata(schema_metadata(schema))

@@ -1,4 +1,4 @@
-"""The `d3gnn` command: one file per subcommand. What is slow to import is imported when it is needed."""
+"""The `d3gnn` command: one module for each subcommand, which imports slow modules only when it runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 from d3gnn.cli import bench
 from d3gnn.cli.demo import demo
 from d3gnn.cli.generate import generate
+from d3gnn.cli.help import help_of
 from d3gnn.cli.run import run
 from d3gnn.cli.verify import verify
 
@@ -22,15 +23,13 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(demo)
-app.command()(run)
-app.command()(generate)
-app.command()(verify)
+for command in (demo, run, generate, verify):
+    app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(wanted: bool) -> None:
+    if wanted:
         from d3gnn import __version__
 
         typer.echo(f"d3gnn {__version__}")
@@ -40,10 +39,10 @@ def _version(asked: bool) -> None:
 @app.callback()
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Streaming graph neural networks: exact embeddings of a graph that keeps changing.
 
-    Begin with [bold]d3gnn demo[/bold]. Results go to standard output, progress to standard error.
+    Start with [bold]d3gnn demo[/bold]. Results go to standard output, progress and errors to standard error.
     """

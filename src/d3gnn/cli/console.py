@@ -1,4 +1,4 @@
-"""How the commands talk: results on standard output, everything else on standard error."""
+"""Output of the commands: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
-#: A screen is drawn so often, in seconds, and by the thread that works: no other thread takes its time.
+#: Seconds between updates of the screen. The working thread draws it, so that no other takes its time.
 _REFRESH = 0.15
 
 
 def error_console() -> Console:
-    """Standard error as it is now."""
+    """Standard error, as it is at the time of the call."""
     return Console(stderr=True, highlight=False)
 
 
 @contextmanager
 def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
-    """Turn what the user can put right into one line and exit code 2; anything else is ours, and loud."""
+    """Turn errors that the user can correct into one line and exit code 2; all others are raised."""
     expected = kinds or (ValueError, OSError)
     try:
         yield
@@ -35,7 +35,7 @@ def user_mistakes(*kinds: type[Exception]) -> Iterator[None]:
 
 
 def fail(message: str, code: int = 2) -> NoReturn:
-    """Say what was wrong and leave."""
+    """Print an error and exit."""
     line = Text("error: ", style="bold red")
     error_console().print(line.append(message, style="default"), soft_wrap=True)
     raise typer.Exit(code)
@@ -49,8 +49,8 @@ def _text(error: Exception) -> str:
 
 
 @contextmanager
-def saying(console: Console, what: str) -> Iterator[None]:
-    """Say what is being done while the block runs; where there is no terminal, in a line of its own."""
+def status(console: Console, what: str) -> Iterator[None]:
+    """Show a status while the block runs; without a terminal, print it as a line."""
     if console.is_terminal:
         with console.status(what):
             yield
@@ -60,7 +60,7 @@ def saying(console: Console, what: str) -> Iterator[None]:
 
 
 def facts(cells: Sequence[tuple[str, str]]) -> Table:
-    """Names and values, two pairs in a row."""
+    """A grid of names and values, two pairs in a row."""
     grid = Table.grid(padding=(0, 3))
     for _ in range(4):
         grid.add_column()
@@ -70,7 +70,7 @@ def facts(cells: Sequence[tuple[str, str]]) -> Table:
 
 
 def span(seconds: float) -> str:
-    """A length of time as people say it.
+    """A duration in a readable unit.
 
     >>> span(0.0123), span(2.34), span(75), span(7300), span(200_000)
     ('12 ms', '2.3 s', '1:15 min', '2:01 h', '2.3 days')
@@ -91,14 +91,14 @@ def print_json(result: dict[str, Any]) -> None:
 
 
 class Steps:
-    """Bars on standard error, one for each step of a job."""
+    """Progress bars on standard error, one for each step of a job."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._drawn = 0.0
 
     def step(self, name: str, total: int, unit: str = "events") -> Callable[[int], None]:
-        """A new bar; call what comes back with how much is done."""
+        """A new bar; call the returned function with the progress."""
         task: TaskID | None = None
 
         def report(done: int) -> None:
@@ -116,7 +116,7 @@ class Steps:
 
 @contextmanager
 def steps() -> Iterator[Steps]:
-    """Show progress while the block runs."""
+    """Show progress bars while the block runs."""
     columns = (
         TextColumn("{task.description:<12}"),
         BarColumn(),

@@ -10,7 +10,7 @@ import typer
 from d3gnn.cli.console import error_console, steps, user_mistakes
 from d3gnn.cli.options import SHARE, Seed, ShapeName
 
-#: Rows that are written at a time; a reader can skip and stream by these groups.
+#: Rows of a row group, which are made and written together.
 _ROW_GROUP = 1 << 17
 _BURST_SHARE = 0.2
 
@@ -19,15 +19,17 @@ def generate(
     out: Annotated[Path, typer.Argument(metavar="OUT.parquet", help="File to write.", show_default=False)],
     edges: Annotated[int, typer.Option(help="Edges to create.", metavar="N")] = 100_000,
     vertices: Annotated[
-        int, typer.Option(help="Vertices that appear with them; 0 chooses a fitting number.", metavar="N")
+        int,
+        typer.Option(help="Vertices; 0: a number that suits the edges and the shape.", metavar="N"),
     ] = 0,
-    shape: Annotated[ShapeName, typer.Option(help="What the graph looks like.")] = ShapeName.power_law,
+    shape: Annotated[ShapeName, typer.Option(help="Shape of the graph.")] = ShapeName.power_law,
     max_degree: Annotated[
-        int, typer.Option(help="Most edges into a vertex, and out of it, with --shape capped.", metavar="N")
+        int, typer.Option(help="With --shape capped: most edges into and out of a vertex.", metavar="N")
     ] = 16,
-    communities: Annotated[int, typer.Option(help="Groups, with --shape communities.", metavar="N")] = 8,
+    communities: Annotated[int, typer.Option(help="With --shape communities: how many.", metavar="N")] = 8,
     hubs: Annotated[
-        int, typer.Option(help="Vertices in half of all edges, with --shape hubs.", metavar="N")
+        int,
+        typer.Option(help="With --shape hubs: vertices with half of all edges.", metavar="N"),
     ] = 10,
     deletes: Annotated[
         float, typer.Option(help="Edge deletes, as a share of the edges.", metavar=SHARE)
@@ -42,18 +44,18 @@ def generate(
         float, typer.Option(help="Bad events of all kinds, as a share of the edges.", metavar=SHARE)
     ] = 0.0,
     late: Annotated[float, typer.Option(help="Share of events that are seconds late.", metavar=SHARE)] = 0.01,
-    features: Annotated[bool, typer.Option(help="Let every vertex come with a feature.")] = False,
+    features: Annotated[bool, typer.Option("--features", help="Create every vertex with a feature.")] = False,
     feature_width: Annotated[int, typer.Option(help="Numbers in a feature.", metavar="N")] = 16,
     bursts: Annotated[
-        bool, typer.Option("--bursts", help="Let a fifth of the edges come in bursts around one vertex.")
+        bool, typer.Option("--bursts", help="Let a fifth of the edges come in bursts, many into one vertex.")
     ] = False,
-    undirected: Annotated[bool, typer.Option("--undirected", help="Edges have no direction.")] = False,
+    undirected: Annotated[bool, typer.Option("--undirected", help="Make the edges undirected.")] = False,
     seed: Seed = 0,
 ) -> None:
     """Write a synthetic stream of graph events to a Parquet file.
 
-    The same options give the same events. The file has the columns of the event format, and the graph's
-    schema in its metadata; [bold]d3gnn bench throughput --edges[/bold] takes it as it is.
+    The same options make the same events. The file has the columns of the event format, and the graph's
+    schema in its metadata. [bold]d3gnn run[/bold] and [bold]d3gnn bench throughput --edges[/bold] read it.
 
     [bold]Examples[/bold]
 
@@ -73,7 +75,7 @@ def generate(
         if out.is_dir():
             raise ValueError(f"{out} is a folder; give the name of a file in it")
         if not out.parent.is_dir():
-            raise ValueError(f"the folder {out.parent} does not exist; make it first, or write elsewhere")
+            raise ValueError(f"the folder {out.parent} does not exist; create it first")
     with user_mistakes(OSError):
         _write(stream, out)
     what = f"{len(stream):,} events ({stream.edges:,} edges over {stream.vertices:,} vertices)"
@@ -81,7 +83,7 @@ def generate(
 
 
 def _write(stream: Any, out: Path) -> None:
-    """Write to a file beside it first, so that what has the name is whole."""
+    """Write under another name first, so that the file is complete once it has its name."""
     import pyarrow.parquet as pq
 
     from d3gnn.bench.workload import with_schema

@@ -21,14 +21,14 @@ class ShapeName(StrEnum):
 
 
 class EngineName(StrEnum):
-    """What can run a stream."""
+    """Engines that can run a stream."""
 
     local = "local"
     spark = "spark"
 
 
 class SinkName(StrEnum):
-    """Where Spark writes embeddings."""
+    """Sinks of Spark's output."""
 
     noop = "noop"
     parquet = "parquet"
@@ -51,7 +51,7 @@ class AggregatorName(StrEnum):
 
 
 class ModelName(StrEnum):
-    """Models by the layers that they are made of."""
+    """Models by their layers."""
 
     sage = "sage"
     gcn = "gcn"
@@ -62,7 +62,7 @@ class ModelName(StrEnum):
 
 
 class EdgesMode(StrEnum):
-    """What makes two edges the same."""
+    """When two edges are the same."""
 
     simple = "simple"
     multi = "multi"
@@ -70,7 +70,7 @@ class EdgesMode(StrEnum):
 
 
 class EdgeKind(StrEnum):
-    """What makes two edges the same, where events may have keys."""
+    """When two edges are the same, for events that may have keys."""
 
     simple = "simple"
     multi = "multi"
@@ -78,16 +78,16 @@ class EdgeKind(StrEnum):
     append = "append"
 
 
-Seed = Annotated[int, typer.Option(help="Another seed, another stream.", metavar="N")]
-Batch = Annotated[int, typer.Option(help="Events in a batch.", metavar="N")]
-Parts = Annotated[int, typer.Option(help="Logical parts that edges are spread over.", metavar="P")]
-Partitioner = Annotated[PartitionerName, typer.Option(help="How edges are spread over parts.")]
+Seed = Annotated[int, typer.Option(help="Seed of all random numbers.", metavar="N")]
+Batch = Annotated[int, typer.Option(help="Events per batch.", metavar="N")]
+Parts = Annotated[int, typer.Option(help="Logical parts, over which edges are distributed.", metavar="N")]
+Partitioner = Annotated[PartitionerName, typer.Option(help="How edges are assigned to parts.")]
 Layers = Annotated[int, typer.Option(help="Layers of the model.", metavar="N")]
 Width = Annotated[int, typer.Option(help="Width of each layer.", metavar="N")]
 Aggregator = Annotated[
     AggregatorName | None,
-    typer.Option(help="How messages are joined; else as is usual for the model.", show_default=False),
+    typer.Option(help="Aggregator of the messages. Default: the usual one of the model.", show_default=False),
 ]
-Model = Annotated[ModelName, typer.Option(help="What the model's layers are.")]
-Threads = Annotated[int, typer.Option(help="Threads for dense math.", metavar="N")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+Model = Annotated[ModelName, typer.Option(help="Layers of the model.")]
+Threads = Annotated[int, typer.Option(help="Threads for matrix products.", metavar="N")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on standard output.")]

@@ -1,4 +1,4 @@
-"""What is told of each batch, whichever engine ran it, and the sum of it."""
+"""The report of a batch, from any engine, and the totals of a run."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One batch that is done."""
+    """One finished batch."""
 
     number: int
     events: int
     milliseconds: float
-    embeddings: int
+    #: Output rows, with tombstones.
+    rows: int
     tombstones: int
     late: int
     #: Dead letters by their reasons.
     dead: Counter[str]
-    #: Seconds from the oldest arrival among its events to its end; None for a batch without events.
+    #: Seconds from the oldest arrival among its events to its end; None without events.
     lag: float | None
-    #: Vertices that wait in windows after it.
+    #: Vertices with pending changes in windows after it.
     pending: int = 0
 
 
 @dataclass
 class Totals:
-    """All batches so far."""
+    """The sum of all batches so far."""
 
     events: int = 0
     batches: int = 0
-    embeddings: int = 0
+    rows: int = 0
     tombstones: int = 0
     late: int = 0
     dead: Counter[str] = field(default_factory=Counter)
@@ -39,7 +40,7 @@ class Totals:
     def add(self, report: BatchReport) -> None:
         self.events += report.events
         self.batches += 1
-        self.embeddings += report.embeddings
+        self.rows += report.rows
         self.tombstones += report.tombstones
         self.late += report.late
         self.dead += report.dead

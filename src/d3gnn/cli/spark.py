@@ -1,4 +1,4 @@
-"""Spark for a command: a session that keeps its noise to itself, and its errors in a line."""
+"""Spark for a command: a session with its log in a file, and errors of one line."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from d3gnn.cli.console import fail, user_mistakes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: The exit code where neither the options nor the input were at fault.
+#: The exit code for errors that neither options nor input caused.
 FAILED = 3
-#: Errors of ours inside Python tasks that people can do something about, as a traceback ends with them.
-_OURS = re.compile(r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch): (.+)$", re.MULTILINE)
-_OWN_WORDS = (
-    # What Spark says, and what a person wants to know.
+#: Errors of this package inside Python tasks that users can correct, as the last line of a traceback.
+_OWN = re.compile(r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch): (.+)$", re.MULTILINE)
+_KNOWN = (
+    # A pattern of Spark's message, and the message for the user.
     (
         r"CSV header does not conform to the schema.*?Header: (.*?)\n.*?Schema: (.*?)\n.*?CSV file: (\S+)",
         "{2} has the columns {0}, but the files before it have {1}; all files need the same columns",
@@ -30,16 +30,25 @@ _OWN_WORDS = (
         r"actual Parquet type (\S+?)\.",
         "{0} has {3} in the column {1}, but the files before it have {2}; write them with the same types",
     ),
-    (r"CANNOT_READ_FILE_FOOTER.*?file:? ?(\S+?)\.? ", "{0} is no whole Parquet file"),
-    (r"(?:FILE_NOT_EXIST|FileNotFoundException).*?(file:\S+)", "{0} is gone; it must stay until it was read"),
-    (r"No space left on device", "the disk is full; nothing is lost: make room, and start again"),
+    (
+        r"CANNOT_READ_FILE_FOOTER.*?file:? ?(\S+?)\.? ",
+        "{0} is not a complete Parquet file",
+    ),
+    (
+        r"(?:FILE_NOT_EXIST|FileNotFoundException).*?(file:\S+)",
+        "{0} was removed before it was read; put it back",
+    ),
+    (
+        r"No space left on device",
+        "the disk is full; free some space and run again: nothing is lost",
+    ),
     (r"Multiple streaming queries are concurrently using (\S+)", "another process uses {0}; stop it first"),
 )
 
 
 @contextmanager
 def spark_session(log: Path) -> Iterator[SparkSession]:
-    """A session for this command, or the one that there is; what Java and the workers say goes to `log`."""
+    """A session for this command, or the active one; Java and the workers log to `log`."""
     from pyspark.sql import SparkSession
 
     from d3gnn.spark.session import session
@@ -57,12 +66,12 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
 
 @contextmanager
 def plain_errors(log: Path) -> Iterator[None]:
-    """Errors of Spark's as one line that speaks to the person."""
+    """Turn errors of Spark into one line and an exit code."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
     from d3gnn.spark.java import NoJava
-    from d3gnn.spark.store import StoreError
+    from d3gnn.store.store import StoreError
 
     try:
         with user_mistakes(NoJava, StoreError):
@@ -75,7 +84,7 @@ def plain_errors(log: Path) -> Iterator[None]:
 
 @contextmanager
 def _standard_error_to(log: Path) -> Iterator[None]:
-    """What processes started here inherit as standard error; Python's own goes on where it went."""
+    """Redirect the standard error that new processes inherit; Python's own stays as it is."""
     kept, ours = os.dup(2), sys.stderr
     try:
         with log.open("wb") as file:
@@ -99,18 +108,18 @@ def _is_standard_error(file: object) -> bool:
 
 
 def known_problem(error: BaseException) -> str | None:
-    """What stopped a query, in one line, if it is something that the user can put right."""
-    text = f"{error}\n{getattr(error, '_stackTrace', '')}"  # the stack names all causes
-    if ours := _OURS.findall(text):
-        return str(ours[-1])
-    for pattern, words in _OWN_WORDS:
+    """The error that stopped a query, in one line, if the user can correct it."""
+    text = f"{error}\n{getattr(error, '_stackTrace', '')}"  # the stack has all causes
+    if own := _OWN.findall(text):
+        return str(own[-1])
+    for pattern, message in _KNOWN:
         if found := re.search(pattern, text, re.DOTALL):
-            return words.format(*(group.strip().removeprefix("file://") for group in found.groups()))
+            return message.format(*(group.strip().removeprefix("file://") for group in found.groups()))
     return None
 
 
 def first_words(error: BaseException) -> str:
-    """The gist of any other error: the end of a traceback of Python's, or Spark's last cause, in a line."""
+    """Any other error in one line: the end of a Python traceback, or the last cause in Spark."""
     text = f"{error}\n{getattr(error, '_stackTrace', '')}"
     if "Traceback (most recent call last)" in text:
         ends = re.findall(r"^([A-Za-z_][\w.]*: .+)$", text.rpartition("Traceback")[2], re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Ctrl-C, and a kind kill, end a long job after what it is doing now."""
+"""Ctrl-C and SIGTERM stop a long job at the next safe point."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopping:
-    """Whether the user wants an end."""
+    """Whether the user asked to stop."""
 
     asked = False
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """The second time there is no waiting."""
+        """Handle a signal; the second one stops at once."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
@@ -25,10 +25,10 @@ class Stopping:
 
 @contextmanager
 def stop_signals() -> Iterator[Stopping]:
-    """Note the signals instead of dying of them, as long as the block runs."""
+    """Record the signals instead of ending the process, while the block runs."""
     stopping = Stopping()
     if threading.current_thread() is not threading.main_thread():
-        yield stopping  # signals come to the main thread alone
+        yield stopping  # only the main thread receives signals
         return
     before = {number: signal.signal(number, stopping.ask) for number in _SIGNALS}
     try:

@@ -2,52 +2,84 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from d3gnn.cli.console import error_console, print_json, user_mistakes
+from d3gnn.cli.options import Json
+
+if TYPE_CHECKING:
+    from d3gnn.runtime.verify import Verdict
+
+
+class Outcome(Enum):
+    """The outcome of a comparison; the value is its markup."""
+
+    exact = "[bold green]exact[/]"
+    pending = "[bold yellow]pending[/]"
+    wrong = "[bold red]wrong[/]"
+
+    @staticmethod
+    def of(verdict: Verdict, tolerance: float) -> Outcome:
+        """Differences are expected while windows hold changes back; missing vertices never are."""
+        if verdict.missing:
+            return Outcome.wrong
+        if verdict.max_relative_error <= tolerance:
+            return Outcome.exact
+        return Outcome.pending if verdict.pending else Outcome.wrong
 
 
 def verify(
-    checkpoint: Annotated[Path, typer.Option(help="The pipeline's checkpoint folder.", metavar="DIR")],
-    tolerance: Annotated[float, typer.Option(help="Largest relative error that is allowed.")] = 1e-5,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    checkpoint: Annotated[
+        Path, typer.Option(help="Checkpoint folder of the pipeline, or its store.", metavar="DIR")
+    ],
+    tolerance: Annotated[float, typer.Option(help="Largest relative error allowed.", metavar="ERROR")] = 1e-5,
+    json: Json = False,
 ) -> None:
-    """Recompute all embeddings from the graph log and compare them with those the pipeline holds.
+    """Recompute all embeddings from the graph log and compare them with those of a stopped pipeline.
 
-    The pipeline must not be running, and nothing may wait in its windows. Exit code 1 if the largest relative
-    error is above the tolerance, or if a vertex is missing.
+    Prints one of three outcomes, and exits with its code:
+
+      exact    (0): all embeddings are within the tolerance.
+
+      pending  (1): some differ, and windows still hold changes back, which would explain it. Flush them, then
+      verify again.
+
+      wrong    (1): some differ although no changes are pending, or vertices are missing.
+
+    Exit code 2: there is no pipeline in this folder, or its store cannot be read.
 
     [bold]Example[/bold]
 
       d3gnn verify --checkpoint out/checkpoint
     """
     with user_mistakes():
-        from d3gnn.spark.store import StoreError
-        from d3gnn.spark.verify import stored_plan
-        from d3gnn.spark.verify import verify as compare
+        from d3gnn.runtime.verify import stored_plan
+        from d3gnn.runtime.verify import verify as compare
+        from d3gnn.store.store import StoreError
 
-    with user_mistakes(OSError, ValueError, StoreError), error_console().status("recomputing ..."):
+    console = error_console()
+    with user_mistakes(OSError, ValueError, StoreError), console.status("recomputing ..."):
         verdict = compare(stored_plan(checkpoint))
-    right = verdict.max_relative_error <= tolerance and verdict.missing == 0
-    waits = verdict.pending > 0 and verdict.missing == 0
+    outcome = Outcome.of(verdict, tolerance)
     if json:
-        print_json({**vars(verdict), "tolerance": tolerance, "exact": right})
+        exact = outcome is Outcome.exact
+        print_json({**vars(verdict), "tolerance": tolerance, "exact": exact, "outcome": outcome.name})
     else:
-        word = "[bold green]exact" if right else "[bold yellow]not yet" if waits else "[bold red]wrong"
-        error_console().print(
-            f"{word}[/]: {verdict.vertices:,} vertices and {verdict.edges:,} edges up to batch "
+        console.print(
+            f"{outcome.value}: {verdict.vertices:,} vertices and {verdict.edges:,} edges up to batch "
             f"{verdict.batch}, largest relative error {verdict.max_relative_error:.1e}, "
-            f"{verdict.missing} missing",
+            f"{verdict.missing} missing, {verdict.pending:,} pending",
             soft_wrap=True,
         )
-        if waits:
-            error_console().print(
-                f"{verdict.pending:,} changes wait in windows: let a run end by itself (without --follow), "
-                "or call drain() while one goes on; then verify again",
+        if outcome is Outcome.pending:
+            console.print(
+                "windows hold changes back; flush them with `d3gnn run` without --follow, or with drain() in "
+                "a running pipeline, then verify again",
                 soft_wrap=True,
             )
-    if not right:
+    if outcome is not Outcome.exact:
         raise typer.Exit(1)

@@ -1,15 +1,23 @@
-"""The event format: creates, updates and deletes of vertices, edges, features and labels; and queries."""
+"""The event format: creates, updates and deletes of vertices, edges, features and labels; and queries.
+
+Write events with the functions of this module (`edge`, `feature`, `delete_vertex`, ...), as columns
+(`EventBatch`), as Arrow tables, or as Spark DataFrames (`from_edges`, `from_features`, `from_labels`,
+`from_queries`). See docs/events.md.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from d3gnn.events.batch import DEFAULT_FEATURE, NO_TIME, Element, Event, EventBatch, Op
-from d3gnn.events.check import Reason, check, feature_index, order
-from d3gnn.events.keys import IntKeys, Key, Keys, StringKeys, concat_keys, keys_from_arrow, keys_of
+from d3gnn.events.batch import EventBatch
+from d3gnn.events.check import Reason
+from d3gnn.events.event import Element, Event, Op
+from d3gnn.events.keys import Key
 from d3gnn.events.schema import EdgeMode, GraphSchema
 from d3gnn.events.shorthand import (
     delete_edge,
+    delete_edge_feature,
     delete_feature,
+    delete_label,
     delete_vertex,
     edge,
     edge_feature,
@@ -21,44 +29,46 @@ from d3gnn.events.shorthand import (
 
 if TYPE_CHECKING:
     from d3gnn.spark.frames import from_edges, from_queries, validate
+    from d3gnn.spark.frames_features import from_features, from_labels
 
 __all__ = [
-    "DEFAULT_FEATURE",
-    "NO_TIME",
     "EdgeMode",
     "Element",
     "Event",
     "EventBatch",
     "GraphSchema",
-    "IntKeys",
     "Key",
-    "Keys",
     "Op",
     "Reason",
-    "StringKeys",
-    "check",
-    "concat_keys",
     "delete_edge",
+    "delete_edge_feature",
     "delete_feature",
+    "delete_label",
     "delete_vertex",
     "edge",
     "edge_feature",
     "feature",
-    "feature_index",
     "from_edges",
+    "from_features",
+    "from_labels",
     "from_queries",
-    "keys_from_arrow",
-    "keys_of",
     "label",
-    "order",
     "query",
     "validate",
     "vertex",
 ]
 
+#: These need Spark; the rest of the package does not.
+_ON_SPARK = {
+    "from_edges": "d3gnn.spark.frames",
+    "from_features": "d3gnn.spark.frames_features",
+    "from_labels": "d3gnn.spark.frames_features",
+    "from_queries": "d3gnn.spark.frames",
+    "validate": "d3gnn.spark.frames",
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Events as DataFrames need Spark, which events themselves do not.
-    if name in ("from_edges", "from_queries", "validate"):
-        return getattr(import_module("d3gnn.spark.frames"), name)
+    if name in _ON_SPARK:
+        return getattr(import_module(_ON_SPARK[name]), name)
     raise AttributeError(f"module 'd3gnn.events' has no attribute {name!r}")

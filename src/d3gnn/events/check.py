@@ -1,4 +1,4 @@
-"""What is wrong with an event, as far as the event alone tells, and in which order events apply."""
+"""Checks of events that need no graph, and the order in which events apply."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import IntEnum
 
 import numpy as np
 
-from d3gnn.events.batch import DEFAULT_FEATURE, NO_TIME, Element, EventBatch, Op
+from d3gnn.events.batch import EventBatch
+from d3gnn.events.event import DEFAULT_FEATURE, NO_TIME, Element, Op
 from d3gnn.events.keys import Keys
 from d3gnn.events.schema import GraphSchema
 from d3gnn.types import Array, Ints, Small
@@ -16,7 +17,7 @@ _Mark = Callable[[Array, "Reason"], None]
 
 
 class Reason(IntEnum):
-    """What became of an event. Values from NULL_ID on are reasons for a dead letter."""
+    """The result of an event. Values from NULL_ID on are reasons for a dead letter."""
 
     APPLIED = 0
     REPEATED = 1
@@ -44,35 +45,35 @@ class Reason(IntEnum):
 
     @property
     def text(self) -> str:
-        """The reason as a sentence for the person who reads dead letters."""
+        """The reason as text, as in the column `reason` of dead letters."""
         return _TEXT[self]
 
 
 _TEXT = {
     Reason.APPLIED: "applied",
-    Reason.REPEATED: "a repeat: it was so already",
-    Reason.LATE: "late: a newer value is there already",
+    Reason.REPEATED: "a repeat: nothing to change",
+    Reason.LATE: "late: a newer value was applied before",
     Reason.NULL_ID: "the id of the vertex, or of one end of the edge, is null (or beyond 64 bits)",
     Reason.NULL_TIME: "the event time is null",
-    Reason.UNKNOWN_OPERATION: "the operation is none of create, update, delete (of a query: not create)",
-    Reason.UNKNOWN_ELEMENT: "the element is none of vertex, edge, feature, edge_feature, label, query",
+    Reason.UNKNOWN_OPERATION: "the operation is not create, update or delete (of a query: not create)",
+    Reason.UNKNOWN_ELEMENT: "the element is not vertex, edge, feature, edge_feature, label or query",
     Reason.UNKNOWN_FEATURE: "the schema declares no feature of this name",
-    Reason.MISSING_VALUE: "there is no value to set",
+    Reason.MISSING_VALUE: "the value is missing",
     Reason.WRONG_WIDTH: "the value has another width than the schema declares",
-    Reason.NOT_FINITE: "the value holds NaN or infinity (or is too large for float32)",
-    Reason.MISSING_KEY: "the edge has no key, but the edges of this graph are told apart by key",
+    Reason.NOT_FINITE: "the value contains NaN or infinity (or is too large for float32)",
+    Reason.MISSING_KEY: "the edge has no key, but the schema is edges='keyed'",
     Reason.UNEXPECTED_KEY: "the edge has a key, but the schema is not edges='keyed'",
-    Reason.WRONG_ID_TYPE: "the ids of this graph are of the other type (integer or string)",
-    Reason.APPEND_ONLY: "edges of an append-only graph are neither deleted nor changed",
+    Reason.WRONG_ID_TYPE: "the id has another type (integer or string) than the other ids of this graph",
+    Reason.APPEND_ONLY: "the schema is edges='append': edges cannot be deleted or updated",
     Reason.NO_SUCH_VERTEX: "the vertex does not exist",
     Reason.NO_SUCH_EDGE: "the edge does not exist",
-    Reason.UNEXPECTED_VALUE: "neither a delete nor a query takes a value",
-    Reason.NO_ANSWER: "a query, but the model has no head for pairs (LinkPredictor, Similarity)",
+    Reason.UNEXPECTED_VALUE: "a delete or a query must not have a value",
+    Reason.NO_ANSWER: "a query, but the model has no pair head (LinkPredictor, Similarity)",
 }
 
 
 def check(batch: EventBatch, schema: GraphSchema) -> Small:
-    """The reason of every event that is bad in itself, 0 where it is not.
+    """The reason why each event is bad, as far as that can be decided without the graph; 0: it is good.
 
     >>> from d3gnn.events import Event, EventBatch, GraphSchema
     >>> batch = EventBatch.of([Event("create", "edge", 1, None), Event("destroy", "vertex", 1)])
@@ -122,7 +123,7 @@ def feature_index(batch: EventBatch, schema: GraphSchema) -> Small:
 
 
 def order(batch: EventBatch) -> Ints | None:
-    """Positions by event time, arrival, source partition, offset and row: events apply so. None: as they are.
+    """The order in which events apply: by time, arrival, partition, offset, row. None: they are in order.
 
     >>> order(EventBatch.edges([1, 2], [3, 3], time=[20, 10])).tolist()
     [1, 0]

@@ -1,4 +1,4 @@
-"""Columns of vertex ids and edge keys as they came in: integers or strings."""
+"""Columns of vertex ids and edge keys: integers or strings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LEAST, _GREATEST = -(2**63), 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class IntKeys:
-    """Integer keys; `valid` is None where no key is null.
+    """Integer keys; `valid` is None if no key is null.
 
     >>> IntKeys.of([7, None, 9]).to_list()
     [7, None, 9]
@@ -30,10 +30,10 @@ class IntKeys:
 
     @staticmethod
     def of(keys: Sequence[int | None]) -> IntKeys:
-        """Keys of a Python list; what does not fit into 64 bits counts as null."""
+        """Keys of a Python list; values beyond 64 bits are null."""
         for key in keys:
             if not isinstance(key, int | np.integer | None):
-                raise TypeError(f"keys are all integers or all strings: {key!r} is among integers")
+                raise TypeError(f"keys must be all integers or all strings; {key!r} is among integers")
         valid = np.array([k is not None and _LEAST <= k <= _GREATEST for k in keys], np.bool_)
         if valid.all():
             return IntKeys(np.array(keys, np.int64))
@@ -59,7 +59,7 @@ class IntKeys:
 
 @dataclass(frozen=True, slots=True)
 class StringKeys:
-    """String keys as Arrow lays them out: key i is `data[offsets[i]:offsets[i + 1]]`, UTF-8.
+    """String keys in Arrow's layout: key i is `data[offsets[i]:offsets[i + 1]]`, UTF-8.
 
     >>> StringKeys.of(["ann", None]).to_list()
     ['ann', None]
@@ -73,14 +73,14 @@ class StringKeys:
     def of(keys: Sequence[str | None]) -> StringKeys:
         for key in keys:
             if not isinstance(key, str | None):
-                raise TypeError(f"keys are all integers or all strings: {key!r} is among strings")
+                raise TypeError(f"keys must be all integers or all strings; {key!r} is among strings")
         return StringKeys.from_arrow(pa.array(keys, pa.large_string()))
 
     @staticmethod
     def from_arrow(array: pa.Array) -> StringKeys:
         array = array.cast(pa.large_string())
         if array.offset:
-            array = pa.concat_arrays([array])  # copies, so that the buffers begin at the first key
+            array = pa.concat_arrays([array])  # copies, so that the buffers start at the first key
         if array.offset or len(array) == 0:
             return StringKeys._from_list(array.to_pylist())
         _, offsets, data = array.buffers()
@@ -123,7 +123,7 @@ _STRING_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_strin
 
 
 def keys_of(keys: Sequence[Key | None]) -> Keys:
-    """Keys of a Python list, all integers or all strings; nulls alone count as integers.
+    """Keys of a Python list, all integers or all strings; only nulls are integers.
 
     >>> keys_of([1, 2]), keys_of(["a"]).to_list()
     (IntKeys(values=array([1, 2]), valid=None), ['a'])
@@ -137,7 +137,7 @@ def keys_of(keys: Sequence[Key | None]) -> Keys:
 
 
 def keys_from_arrow(array: pa.Array | pa.ChunkedArray) -> Keys:
-    """Keys of an Arrow column of integers or strings; what does not fit into 64 bits counts as null."""
+    """Keys of an Arrow column of integers or strings; values beyond 64 bits are null."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
     if pa.types.is_dictionary(array.type):
@@ -154,7 +154,7 @@ def keys_from_arrow(array: pa.Array | pa.ChunkedArray) -> Keys:
         return IntKeys.of([None] * len(array))
     if any(is_type(array.type) for is_type in _STRING_TYPES):
         return StringKeys.from_arrow(array)
-    raise TypeError(f"ids and edge keys are integers or strings, not {array.type}")
+    raise TypeError(f"ids and edge keys must be integers or strings, not {array.type}")
 
 
 def null_keys(kind: type[IntKeys] | type[StringKeys], n: int) -> Keys:
@@ -163,7 +163,7 @@ def null_keys(kind: type[IntKeys] | type[StringKeys], n: int) -> Keys:
 
 
 def concat_keys(parts: Sequence[Keys]) -> Keys:
-    """One column from several of the same type; a column of nulls alone goes with either."""
+    """One column from several of the same type; a column of only nulls fits both types."""
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(p, IntKeys) and p.valid is None for p in parts):
@@ -178,7 +178,7 @@ def concat_keys(parts: Sequence[Keys]) -> Keys:
         return IntKeys(np.concatenate(ints), valid)
     strings = [p for p in parts if isinstance(p, StringKeys)]
     if len(strings) < len(parts):
-        raise TypeError("integer keys and string keys do not go into one column")
+        raise TypeError("integer keys and string keys cannot be in one column")
     lengths = np.concatenate([np.diff(p.offsets) for p in strings])
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])

@@ -1,4 +1,4 @@
-"""What a graph looks like: its kind of edges and the features that its vertices and edges have."""
+"""The schema of a graph: the kind of its edges, and the features of its vertices and edges."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from d3gnn.events.batch import DEFAULT_FEATURE
+from d3gnn.events.event import DEFAULT_FEATURE
 
-#: Events name their feature by an 8-bit number once they are checked.
+#: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
 
 EdgeMode = Literal["simple", "multi", "keyed", "append"]
@@ -17,19 +17,21 @@ EdgeMode = Literal["simple", "multi", "keyed", "append"]
 
 @dataclass(frozen=True)
 class GraphSchema:
-    """The graph that the events describe; checked when made.
+    """The graph that the events describe; checked on construction.
 
     edges:
-        `simple`: one edge from u to v at most; creating it again is a repeat that changes nothing.
-        `multi`: every create adds a parallel copy; a delete removes the newest copy.
-        `keyed`: parallel edges told apart by the event's `key`; the same (u, v, key) again is a repeat.
-        `append`: parallel copies, and no edge is ever deleted on its own: no edge table is kept.
+        `simple`: at most one edge from u to v; creating it again is a repeat, which changes nothing.
+        `multi`: every create adds a parallel edge; a delete removes the newest of them.
+        `keyed`: parallel edges have different keys; creating the same (u, v, key) again is a repeat.
+        `append`: like `multi`, but edges are never deleted individually, so no edge table is kept.
     directed:
-        An undirected edge carries messages both ways, and (u, v) and (v, u) name the same edge.
+        Messages follow the direction of an edge. If False, they go both ways, and (u, v) and (v, u) are the
+        same edge.
     features, edge_features:
-        Widths by name. The input of the model is its vertex features side by side, in this order.
+        Width of each feature, by name. The model's input is the concatenation of the vertex features in this
+        order.
     label_width:
-        How many numbers a label has.
+        Numbers in a label.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
@@ -47,31 +49,31 @@ class GraphSchema:
         for which in ("features", "edge_features"):
             widths = dict(getattr(self, which))
             if len(widths) > _MOST_FEATURES:
-                raise ValueError(f"{which}: {len(widths)} are declared, at most {_MOST_FEATURES}, please")
+                raise ValueError(f"{which}: {len(widths)} are declared; at most {_MOST_FEATURES} are allowed")
             for name, width in widths.items():
                 if not name or not isinstance(width, int) or width < 1:
-                    raise ValueError(f"{which}[{name!r}]={width!r}: a name and a width of at least 1, please")
+                    raise ValueError(f"{which}[{name!r}]={width!r}: give a name and a width of at least 1")
             object.__setattr__(self, which, MappingProxyType(widths))
         if self.edges == "append" and self.edge_features:
             raise ValueError("edges='append' keeps no edge table, so its edges cannot have features")
         if self.label_width < 1:
-            raise ValueError(f"label_width={self.label_width}: at least 1, please")
+            raise ValueError(f"label_width={self.label_width}: must be at least 1")
 
     @property
     def width(self) -> int:
-        """Width of a vertex's input, all features side by side."""
+        """Width of the model's input: the sum over all vertex features."""
         return sum(self.features.values())
 
-    def for_model(self, in_width: int, edge_in: int = 0) -> GraphSchema:
-        """This schema with one feature `x` as wide as the model's input, where none is declared.
+    def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
+        """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
 
-        `edge_in` is how many numbers the model takes of each edge: its features must have as many together.
+        `edge_dim` is the width of the model's edge input, which the edge features must add up to.
         """
         on_edges = sum(self.edge_features.values())
-        if edge_in and on_edges != edge_in:
+        if edge_dim and on_edges != edge_dim:
             raise ValueError(
-                f"the model takes {edge_in} numbers of each edge, but the schema's edge features have "
-                f"{on_edges} together: declare them, as in GraphSchema(edge_features={{'w': {edge_in}}})"
+                f"the model takes {edge_dim} numbers per edge, the schema's edge features have {on_edges}; "
+                f"declare them, as in GraphSchema(edge_features={{'w': {edge_dim}}})"
             )
         if not self.features:
             return replace(self, features={DEFAULT_FEATURE: in_width})
@@ -79,12 +81,12 @@ class GraphSchema:
             widths = ", ".join(f"{name} ({width})" for name, width in self.features.items())
             raise ValueError(
                 f"the model takes {in_width} inputs, but the schema's vertex features are {self.width} wide "
-                f"together: {widths}. Declare features whose widths add up to {in_width}."
+                f"in total: {widths}. Declare features whose widths add up to {in_width}."
             )
         return self
 
     def __eq__(self, other: object) -> bool:
-        # The order of features counts, as it is that of the model's input.
+        # The order of features matters: it is the order of the model's input.
         return isinstance(other, GraphSchema) and self._parts() == other._parts()
 
     def __hash__(self) -> int:
@@ -94,7 +96,7 @@ class GraphSchema:
         return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `GraphSchema(**d)` makes it again."""
+        """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
 
     def __reduce__(self) -> Any:

@@ -1,4 +1,7 @@
-"""Short ways to write events by hand, for notebooks and tests."""
+"""Short ways to write single events, for notebooks and tests.
+
+`time` is an integer or a datetime, which counts as microseconds since 1970 (a naive one is in UTC).
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from d3gnn.events.batch import Event
+from d3gnn.events.event import Event, Time
 from d3gnn.events.keys import Key
 
 Value = Sequence[float]
 
 
-def vertex(id: Key, value: Value | None = None, *, time: int = 0, name: str | None = None) -> Event:
-    """A vertex comes to be, with a feature if a value is given.
+def vertex(id: Key, value: Value | None = None, *, time: Time = 0, name: str | None = None) -> Event:
+    """Create a vertex, with a feature if a value is given.
 
     >>> vertex("ann", [0.5, 1.0], time=3)
     create vertex ann x=[0.5, 1.0] at 3
@@ -21,8 +24,8 @@ def vertex(id: Key, value: Value | None = None, *, time: int = 0, name: str | No
     return Event("create", "vertex", id, value=value, time=time, feature=name)
 
 
-def delete_vertex(id: Key, *, time: int = 0) -> Event:
-    """A vertex goes, and its edges with it."""
+def delete_vertex(id: Key, *, time: Time = 0) -> Event:
+    """Delete a vertex with its features, its label and its edges."""
     return Event("delete", "vertex", id, time=time)
 
 
@@ -32,10 +35,10 @@ def edge(
     value: Value | None = None,
     *,
     key: Key | None = None,
-    time: int = 0,
+    time: Time = 0,
     name: str | None = None,
 ) -> Event:
-    """An edge comes to be, and its ends if they are not there yet.
+    """Create an edge, and its ends if they do not exist yet; with a feature if a value is given.
 
     >>> edge("ann", "bob", time=1)
     create edge ann -> bob at 1
@@ -43,36 +46,48 @@ def edge(
     return Event("create", "edge", src, dst, key, value=value, time=time, feature=name)
 
 
-def delete_edge(src: Key, dst: Key, *, key: Key | None = None, time: int = 0) -> Event:
-    """An edge goes; of parallel edges without keys, the newest."""
+def delete_edge(src: Key, dst: Key, *, key: Key | None = None, time: Time = 0) -> Event:
+    """Delete an edge; of parallel edges without keys, the newest."""
     return Event("delete", "edge", src, dst, key, time=time)
 
 
-def feature(id: Key, value: Value, *, time: int = 0, name: str | None = None) -> Event:
-    """A vertex's feature gets a value; the vertex comes to be if it is not there yet."""
+def feature(id: Key, value: Value, *, time: Time = 0, name: str | None = None) -> Event:
+    """Set a feature of a vertex, which is created if it does not exist yet."""
     return Event("create", "feature", id, value=value, time=time, feature=name)
 
 
-def delete_feature(id: Key, *, time: int = 0, name: str | None = None) -> Event:
-    """A vertex's feature falls back to the vertex's initial value."""
+def delete_feature(id: Key, *, time: Time = 0, name: str | None = None) -> Event:
+    """Reset a feature of a vertex to the vertex's initial value."""
     return Event("delete", "feature", id, time=time, feature=name)
 
 
 def edge_feature(
-    src: Key, dst: Key, value: Value, *, key: Key | None = None, time: int = 0, name: str | None = None
+    src: Key, dst: Key, value: Value, *, key: Key | None = None, time: Time = 0, name: str | None = None
 ) -> Event:
-    """A feature of an existing edge gets a value (of parallel edges without keys, the newest)."""
+    """Set a feature of an existing edge; of parallel edges without keys, of the newest."""
     return Event("create", "edge_feature", src, dst, key, value=value, time=time, feature=name)
 
 
-def label(id: Key, value: float | Value, *, time: int = 0) -> Event:
-    """What is known to be true of a vertex; it may come before the vertex does."""
+def delete_edge_feature(
+    src: Key, dst: Key, *, key: Key | None = None, time: Time = 0, name: str | None = None
+) -> Event:
+    """Remove a feature of an existing edge; of parallel edges without keys, of the newest."""
+    return Event("delete", "edge_feature", src, dst, key, time=time, feature=name)
+
+
+def label(id: Key, value: float | Value, *, time: Time = 0) -> Event:
+    """Set the label of a vertex, which may be created later."""
     values = value if isinstance(value, Sequence | np.ndarray) else [value]
     return Event("create", "label", id, value=values, time=time)
 
 
-def query(src: Key, dst: Key, *, time: int = 0) -> Event:
-    """What score do these two have? Answered with the embeddings after the batch, by a head for pairs.
+def delete_label(id: Key, *, time: Time = 0) -> Event:
+    """Remove the label of a vertex."""
+    return Event("delete", "label", id, time=time)
+
+
+def query(src: Key, dst: Key, *, time: Time = 0) -> Event:
+    """Ask for the score of a pair of vertices; a pair head answers, with the embeddings after the batch.
 
     >>> query("ann", "bob", time=1)
     create query ann -> bob at 1

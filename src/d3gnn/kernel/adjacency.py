@@ -1,8 +1,8 @@
 """The edges of one part, by source and by destination: amortised O(1) insert and delete.
 
-An edge lies at a slot that Partition chose. For each direction, the edges of a vertex lie side by side in a
-pool: a segment that moves to the pool's end, with twice the room, when it is full. What moved segments leave
-behind is squeezed out once it is more than half of the pool.
+An edge has a slot, which Partition chose. For each direction, the edges of a vertex are contiguous in a
+pool: a segment that moves to the pool's end, with twice the room, when it is full. The gaps that moved
+segments leave are removed once they are more than half of the pool.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d3gnn.kernel.arrays import Space, reserve_all
+from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Bools, Ints, Ints32
 
@@ -25,19 +26,19 @@ BEGIN, LENGTH, ROOM = range(3)
 OTHER, EDGE = range(2)
 
 _SMALLEST_ROOM = 4
-_SQUEEZE_FROM = 4096
+_COMPACT_FROM = 4096
 _MOST = 2**31 - 1
 
 
 class Side(NamedTuple):
-    """One direction: `segments[v, LENGTH]` edges of v lie from `segments[v, BEGIN]` on in the pool."""
+    """One direction: v has `segments[v, LENGTH]` edges, from `segments[v, BEGIN]` on in the pool."""
 
     segments: Ints32
     pool: Ints32
 
 
 class Removed(NamedTuple):
-    """Edges that went, with the event time and arrival of what removed them."""
+    """Removed edges, with the event time and arrival of the cause."""
 
     src: Ints32
     dst: Ints32
@@ -47,14 +48,14 @@ class Removed(NamedTuple):
 
 
 class Adjacency:
-    """Out- and in-lists over the vertex slots of one part; `counters` are three of the space's."""
+    """Out- and in-lists over the vertex slots of one part."""
 
-    def __init__(self, space: Space, counters: Ints) -> None:
-        self._space, self._generation = space, -1
-        self._counters = counters  # pool in use (out, in), live edges
-        self._edges = space.array("edges", np.int32, 4)
-        self._segments = [space.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
-        self._pools = [space.array(f"{name}_pool", np.int32, 2) for name in ("out", "in")]
+    def __init__(self, part_state: PartState) -> None:
+        self._part_state, self._generation = part_state, -1
+        self._counters = part_state.counters("adjacency", 3)  # pool in use (out, in), live edges
+        self._edges = part_state.array("edges", np.int32, 4)
+        self._segments = [part_state.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
+        self._pools = [part_state.array(f"{name}_pool", np.int32, 2) for name in ("out", "in")]
         self.reserve(1, 1)
 
     @property
@@ -68,10 +69,10 @@ class Adjacency:
         return self._sides()[1]
 
     def _sides(self) -> tuple[Side, Side]:
-        if self._generation != self._space.generation:
+        if self._generation != self._part_state.generation:
             (out, into), (out_pool, in_pool) = self._segments, self._pools
             self._views = Side(out.data, out_pool.data), Side(into.data, in_pool.data)
-            self._generation = self._space.generation
+            self._generation = self._part_state.generation
         return self._views
 
     @property
@@ -86,34 +87,32 @@ class Adjacency:
             self._edges.reserve(edges)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
-        """Put edges into their slots, which are free."""
+        """Add edges at their slots, which are free."""
         done = self._insert(0, slots, src, dst)
         while done < len(slots):
             self._make_room(src[done:], dst[done:])
             done = self._insert(done, slots, src, dst)
 
     def _insert(self, first: int, slots: Ints32, src: Ints32, dst: Ints32) -> int:
-        """Put in the edges from the first on, as far as there is room; how many are then there."""
+        """Add the edges from the first on, as far as there is room; returns how many are added then."""
         out, into = self._sides()
         return _insert(first, slots, src, dst, self._edges.data, *out, *into, self._counters)
 
     def _make_room(self, src: Ints32, dst: Ints32) -> None:
-        """Make room in the pools for so many more edges."""
+        """Make room in the pools for these edges."""
         for k, ends in enumerate((src, dst)):
             wanted, pool = _room_wanted(ends, self._segments[k].data), self._pools[k]
             if int(self._counters[k]) + wanted > len(pool.data):
-                needed = self._squeeze(k, wanted) + wanted
+                needed = self._compact(k, wanted) + wanted
                 if needed > _MOST:
-                    raise OverflowError(
-                        f"a part cannot hold so many edges ({len(src):,} more): use more parts"
-                    )
+                    raise OverflowError(f"one part cannot hold {len(src):,} more edges: use more parts")
                 pool.reserve(needed)
 
     def remove(
         self, slots: Ints32, slot_time: Ints, slot_arrival: Ints,
         leaving: Ints32, leaving_time: Ints, leaving_arrival: Ints,
     ) -> Removed:  # fmt: skip
-        """Take out the edges at `slots`, where there are any, and then all that is left of the `leaving`
+        """Remove the edges at `slots`, if there are any, and then all that are left at the `leaving`
         vertices.
         """
         out, into = self.out, self.into
@@ -137,20 +136,22 @@ class Adjacency:
         edges = self._edges.data[slots]
         return edges[:, SRC], edges[:, DST], edges[:, IN_PLACE] > 0
 
-    def _squeeze(self, k: int, wanted: int) -> int:
-        """Drop the gaps of one pool if they are more than half of it; how much of it is then in use."""
+    def _compact(self, k: int, wanted: int) -> int:
+        """Remove the gaps of one pool if they are more than half of it; returns how much of it is in use
+        then.
+        """
         used, segments = int(self._counters[k]), self._segments[k].data
         in_use = int(segments[:, ROOM].sum(dtype=np.int64))
-        if used + wanted < _SQUEEZE_FROM or 2 * in_use > used:
+        if used + wanted < _COMPACT_FROM or 2 * in_use > used:
             return used
-        _squeeze(np.argsort(segments[:, BEGIN], kind="stable"), segments, self._pools[k].data)
+        _compact(np.argsort(segments[:, BEGIN], kind="stable"), segments, self._pools[k].data)
         self._counters[k] = in_use
         return in_use
 
 
 @inlined
 def _room_for(length: int) -> int:
-    """How much room a segment of this length gets."""
+    """The room of a segment of this length."""
     room = _SMALLEST_ROOM
     while room < length:
         room *= 2
@@ -159,7 +160,7 @@ def _room_for(length: int) -> int:
 
 @lean
 def _room_wanted(vertices: Ints32, segments: Ints32) -> int:
-    """How much pool it takes to move the segments that these inserts overflow. Leaves no trace."""
+    """How much pool is needed to move the segments that these inserts overflow. Changes nothing."""
     wanted = 0
     for v in vertices:
         segments[v, LENGTH] += 1
@@ -200,7 +201,7 @@ def _insert(
 
 @inlined
 def _widen(v: int, segments: Ints32, pool: Ints32, counters: Ints, k: int) -> bool:
-    """Move a full segment to the pool's end, where it has more room; whether the pool has it."""
+    """Move a full segment to the pool's end, with more room; returns whether the pool has that room."""
     length = segments[v, LENGTH]
     if length < segments[v, ROOM]:
         return True
@@ -218,7 +219,7 @@ def _widen(v: int, segments: Ints32, pool: Ints32, counters: Ints, k: int) -> bo
 
 @inlined
 def _append(v: int, other: int, slot: int, segments: Ints32, pool: Ints32) -> int:
-    """Put an edge behind the others of a segment that has room; its place there, plus 1."""
+    """Append an edge to a segment that has room; returns its place there plus 1."""
     length = segments[v, LENGTH]
     at = segments[v, BEGIN] + length
     pool[at, OTHER], pool[at, EDGE] = other, slot
@@ -227,7 +228,7 @@ def _append(v: int, other: int, slot: int, segments: Ints32, pool: Ints32) -> in
 
 
 @inlined
-def _take_out(slot: int, v: int, edges: Ints32, place: int, segments: Ints32, pool: Ints32) -> None:
+def _remove_from(slot: int, v: int, edges: Ints32, place: int, segments: Ints32, pool: Ints32) -> None:
     """Close the gap with the segment's last edge."""
     at = segments[v, BEGIN] + edges[slot, place] - 1
     last = segments[v, BEGIN] + segments[v, LENGTH] - 1
@@ -253,8 +254,8 @@ def _remove(
         src[count], dst[count], gone[count] = edges[slot, SRC], edges[slot, DST], slot
         time[count], arrival[count] = slot_time[i], slot_arrival[i]
         count += 1
-        _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
-        _take_out(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
+        _remove_from(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
+        _remove_from(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     for i in range(len(leaving)):
         v = leaving[i]
         while out_segments[v, LENGTH] + in_segments[v, LENGTH] > 0:
@@ -265,13 +266,13 @@ def _remove(
             src[count], dst[count], gone[count] = edges[slot, SRC], edges[slot, DST], slot
             time[count], arrival[count] = leaving_time[i], leaving_arrival[i]
             count += 1
-            _take_out(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
-            _take_out(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
+            _remove_from(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
+            _remove_from(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     return count
 
 
 @lean
-def _squeeze(order: Ints, segments: Ints32, pool: Ints32) -> None:
+def _compact(order: Ints, segments: Ints32, pool: Ints32) -> None:
     used = 0
     for v in order:
         if segments[v, ROOM] == 0:

@@ -1,4 +1,4 @@
-"""Alerts: of all that is said of vertices, what is worth saying."""
+"""Alerts: a filter for predictions."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import numpy as np
 
 from d3gnn.types import Bools, Floats, Ints32
 
-#: In place of what was said: it is no longer worth saying, but whoever heard it has to hear of its end.
+#: Instead of a class: the vertex had an alert and has none now. Its deletion must still be reported.
 LAPSED = -1
 
 
 @dataclass(frozen=True)
 class Alerts:
-    """Which predictions come out: those whose score reaches `threshold`, of these `classes`, and, with
-    `changed_class`, those that say another class than the last that came out for the vertex.
+    """Filter for predictions: an alert has a score of at least `threshold` and one of `classes`. With
+    `changed_class`, it also has another class than the vertex's last alert.
 
-    A vertex of which nothing came out, or whose class is no longer worth saying, is as if it were new.
+    A vertex whose prediction is no alert any more counts as new: its next alert is emitted again.
 
     >>> Alerts(threshold=0.9, classes=[1], changed_class=True)
     Alerts(threshold=0.9, classes=(1,), changed_class=True)
@@ -30,34 +30,36 @@ class Alerts:
     changed_class: bool = False
 
     def __post_init__(self) -> None:
-        # Plain numbers, so that they can be written down.
+        # Plain numbers, so that they can be saved.
         if self.threshold is not None:
             object.__setattr__(self, "threshold", float(self.threshold))
             if np.isnan(self.threshold):
-                raise ValueError("threshold=nan: a number, please")
+                raise ValueError("Alerts(threshold=nan): must be a number")
         if self.classes is not None:
             object.__setattr__(self, "classes", tuple(map(index, self.classes)))
             if not self.classes:
-                raise ValueError("classes=[]: at least one class, or None for all")
+                raise ValueError("Alerts(classes=[]): must have at least one class; None selects all classes")
 
-    def choose(self, said: Floats, rows: Ints32, reported: Ints32) -> Bools:
-        """Which of what is `said` of rows comes out; `reported` is, by row, the class plus 1 that last did,
-        or 1 where classes do not matter, or `LAPSED`.
+    def select(self, predictions: Floats, rows: Ints32, last: Ints32) -> Bools:
+        """Which predictions of rows are alerts.
+
+        `last` is updated: by row, the class plus 1 of the last alert, 1 where classes do not matter,
+        `LAPSED`, or 0 for none.
         """
-        prediction, score = said[:, 0], said[:, 1]
-        worth: Bools = np.ones(len(rows), np.bool_)
+        prediction, score = predictions[:, 0], predictions[:, 1]
+        is_alert: Bools = np.ones(len(rows), np.bool_)
         if self.threshold is not None:
-            worth &= score >= self.threshold
+            is_alert &= score >= self.threshold
         if self.classes is not None:
-            worth &= np.isin(prediction, self.classes)
-        before = reported[rows]
+            is_alert &= np.isin(prediction, self.classes)
+        before = last[rows]
         # Without classes, a prediction may be any number.
-        now = remembered(worth, before, prediction + 1 if self.changed_class else 1)
-        reported[rows] = now
-        return worth & (now != before) if self.changed_class else worth
+        now = remembered(is_alert, before, prediction + 1 if self.changed_class else 1)
+        last[rows] = now
+        return is_alert & (now != before) if self.changed_class else is_alert
 
 
-def remembered(worth: Bools, before: Ints32, now: Floats | int = 1) -> Ints32:
-    """What is to be known of those that were worth saying just now, or not, beside what was known before."""
-    found: Ints32 = np.where(worth, now, np.where(before != 0, LAPSED, 0)).astype(np.int32)
+def remembered(is_alert: Bools, before: Ints32, now: Floats | int = 1) -> Ints32:
+    """What is remembered of rows after some of them had an alert, given what was remembered before."""
+    found: Ints32 = np.where(is_alert, now, np.where(before != 0, LAPSED, 0)).astype(np.int32)
     return found

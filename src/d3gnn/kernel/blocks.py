@@ -1,28 +1,38 @@
-"""Blocks: what operators send each other, as columns; packed to bytes where they leave the process.
+"""Blocks: the columnar tables that operators send, packed to bytes where they leave the process.
 
-Each kind is one flat table. Columns, with their dtypes, by kind (times are event time and arrival):
+Each kind has its own columns. `time` is event time, `arrival` is processing time:
 
-| kind      | from, to              | columns                                                            |
-|-----------|-----------------------|--------------------------------------------------------------------|
-| VERTICES  | Partition, all        | row, slot, seed, time, arrival, key (integers, or lengths and blob)|
-| REPLICAS  | Partition, all        | slot, master part, master row                                      |
-| SOURCES   | Partition, all        | row, part, slot: a replica that has become the source of an edge   |
-| DROPS     | Partition, all        | row, tombstone, time, arrival: a master is deleted                 |
-| LEAVES    | Partition, all        | slot, time, arrival: a replica is deleted                          |
-| REMOVES   | Partition, all        | edge slot, time, arrival                                           |
-| ADDS      | Partition, all        | edge slot, source slot, destination slot, time, arrival            |
-| GONE      | Partition, all        | time, arrival, key: a vertex is deleted that no master knows of    |
-| GONE_EDGES | Partition, all       | time, arrival, keys: of an edge that is gone, and no part knows of it |
-| EDGE_VALUES | Partition, all      | edge slot, time, arrival, features of the edge, NaN for what it lacks |
-| QUERIES   | Partition, Vertex L   | row, number, whether the second end, part to answer, time, arrival  |
-| FEATURES  | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time, arrival, values |
-| VALUES    | Vertex l-1, Edge l    | slot, time, arrival, message                                       |
-| ROOTS     | Vertex l-1, Edge l, l | row, time, arrival, root                                           |
-| PARTIALS  | Edge l, Vertex l      | row, count, time, arrival, state                                   |
-| OUTPUT    | Vertex L, out         | deleted, time, arrival, embedding, key                             |
-| NAMES     | Vertex L, Edge L+1    | slot, key: of a replica that is no master                          |
-| ENDS      | Vertex L, Edge L+1    | number, whether the second end, time, arrival, embedding, key      |
-| PAIRS     | Edge L+1, out         | asked, deleted, time, arrival, score, keys (or lengths and blob)   |
+| kind              | sender, receiver      | columns                                              |
+|-------------------|-----------------------|------------------------------------------------------|
+| VERTICES          | Partition, all        | row, slot, seed, time, arrival, key (integers, or    |
+|                   |                       | lengths and blob)                                    |
+| REPLICAS          | Partition, all        | slot, master part, master row                        |
+| SOURCES           | Partition, all        | row, part, slot: a replica is now the source of an   |
+|                   |                       | edge                                                 |
+| VERTEX_DELETES    | Partition, all        | row, tombstone, time, arrival                        |
+| REPLICA_DELETES   | Partition, all        | slot, time, arrival                                  |
+| EDGE_DELETES      | Partition, all        | edge slot, time, arrival                             |
+| EDGE_ADDS         | Partition, all        | edge slot, source slot, destination slot, time, arrival |
+| VERTEX_TOMBSTONES | Partition, all        | time, arrival, key: a vertex deleted in the batch of  |
+|                   |                       | a rebuild                                            |
+| EDGE_TOMBSTONES   | Partition, all        | time, arrival, keys: an edge deleted in the batch of |
+|                   |                       | a rebuild                                            |
+| EDGE_VALUES       | Partition, all        | edge slot, time, arrival, features; NaN where absent |
+| QUERIES           | Partition, Vertex L   | row, number, is second end, answering part, time,    |
+|                   |                       | arrival                                              |
+| LABELS            | Partition, all        | row of the master, deleted, time, arrival, values    |
+|                   |                       | (NaN where deleted)                                  |
+| FEATURES          | Partition, Vertex 0   | row, feature (or -1 - feature to delete it), time,   |
+|                   |                       | arrival, values                                      |
+| VALUES            | Vertex l-1, Edge l    | slot, time, arrival, message                         |
+| ROOTS             | Vertex l-1, Edge l, l | row, time, arrival, root                             |
+| PARTIALS          | Edge l, Vertex l      | row, count, time, arrival, state                     |
+| OUTPUT            | Vertex L, output      | deleted, time, arrival, embedding, [prediction and   |
+|                   |                       | score], [whether an alert], key                      |
+| NAMES             | Vertex L, Edge L+1    | slot, key: of a replica in another part              |
+| ENDS              | Vertex L, Edge L+1    | number, is second end, time, arrival, embedding, key |
+| PAIRS             | Edge L+1, output      | is_query, deleted, time, arrival, score, [whether an |
+|                   |                       | alert], keys (or lengths and blob)                   |
 """
 
 from __future__ import annotations
@@ -39,60 +49,65 @@ import numpy as np
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, concat_keys
 from d3gnn.types import Array, Bytes
 
-#: No packed block is larger than this, unless a single row is.
+#: Largest size of a packed block; only a single row may exceed it.
 LIMIT = 16 * 2**20
 _ALIGN = 64
 _HEAD = struct.Struct("<4sBBxxiiiqqq")
 _COLUMN = struct.Struct("<BxxxI")
-_MAGIC = b"d3b1"
+_MAGIC = b"d3b2"
 _DTYPES = [np.dtype(t) for t in ("i1", "i4", "i8", "u1", "u8", "f4", "f8")]
 _CODES = {dtype: code for code, dtype in enumerate(_DTYPES)}
 
 
-class Kind(IntEnum):
+class BlockKind(IntEnum):
     """What a block holds."""
 
     VERTICES = 0
     REPLICAS = 1
     SOURCES = 2
-    DROPS = 3
-    LEAVES = 4
-    REMOVES = 5
-    ADDS = 6
-    GONE = 7
-    GONE_EDGES = 8
+    VERTEX_DELETES = 3
+    REPLICA_DELETES = 4
+    EDGE_DELETES = 5
+    EDGE_ADDS = 6
+    VERTEX_TOMBSTONES = 7
+    EDGE_TOMBSTONES = 8
     EDGE_VALUES = 9
     QUERIES = 10
-    FEATURES = 11
-    VALUES = 12
-    ROOTS = 13
-    PARTIALS = 14
-    OUTPUT = 15
-    NAMES = 16
-    ENDS = 17
-    PAIRS = 18
+    LABELS = 11
+    FEATURES = 12
+    VALUES = 13
+    ROOTS = 14
+    PARTIALS = 15
+    OUTPUT = 16
+    NAMES = 17
+    ENDS = 18
+    PAIRS = 19
 
 
-# Looking a member up in its class takes longer than much of what is done with it.
+# Module-level names: looking up a member of an enum is slow compared with the work on a small block.
 (
-    VERTICES, REPLICAS, SOURCES, DROPS, LEAVES, REMOVES, ADDS, GONE, GONE_EDGES, EDGE_VALUES, QUERIES,
+    VERTICES, REPLICAS, SOURCES, VERTEX_DELETES, REPLICA_DELETES, EDGE_DELETES, EDGE_ADDS, VERTEX_TOMBSTONES,
+    EDGE_TOMBSTONES, EDGE_VALUES, QUERIES, LABELS,
     FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT, NAMES, ENDS, PAIRS,
-) = Kind  # fmt: skip
+) = BlockKind  # fmt: skip
 
-#: Topology and queries, the kinds up to this one, ride along unchanged from Partition to the last operator.
-LAST_TOPOLOGY = Kind.QUERIES
+#: Kinds up to this one (topology, queries and labels) travel unchanged from Partition to the last operator.
+LAST_TOPOLOGY = BlockKind.LABELS
 
 
 @dataclass(slots=True)
 class Block:
-    """One flat table on its way from an operator part to another.
+    """One table that an operator part sends to another.
 
-    `extent` is 1 more than the largest index in the first column, so that the receiver can make room.
-    `full` on partials: forget all that this sender sent before. `blob` holds string keys end to end, their
-    lengths being the last column.
+    extent:
+        Rows that the receiver's array must have: 1 more than the largest index in the first column.
+    full:
+        On partials: the receiver drops all partials that this sender sent before.
+    blob:
+        The bytes of string keys, concatenated. The last column holds their lengths.
     """
 
-    kind: Kind
+    kind: BlockKind
     source: int
     target: int
     columns: tuple[Array, ...]
@@ -113,7 +128,7 @@ class Block:
 
 
 def key_columns(keys: Keys) -> tuple[Array, Bytes | None]:
-    """Keys as a block's last column and its blob."""
+    """The last column and the blob that encode keys."""
     if isinstance(keys, IntKeys):
         return keys.values, None
     begin, end = int(keys.offsets[0]), int(keys.offsets[-1])
@@ -121,7 +136,7 @@ def key_columns(keys: Keys) -> tuple[Array, Bytes | None]:
 
 
 def block_keys(block: Block) -> Keys:
-    """The keys that `key_columns` put into a block."""
+    """The keys of a block: the inverse of `key_columns`."""
     if block.blob is None:
         return IntKeys(block.columns[-1])
     offsets = np.zeros(len(block) + 1, np.int64)
@@ -130,18 +145,20 @@ def block_keys(block: Block) -> Keys:
 
 
 def pair_columns(src: Keys, dst: Keys) -> tuple[tuple[Array, Array], Bytes | None]:
-    """Two keys for each row as a block's last columns and its blob: integers, or the length of the first and
-    of both together.
+    """The last two columns and the blob that encode two keys per row.
+
+    The columns are the keys if both are integers. Otherwise they hold the length of the first key and the
+    length of both keys together.
     """
     if isinstance(src, IntKeys) and isinstance(dst, IntKeys):
         return (src.values, dst.values), None
     n, first, second = len(src), key_columns(src)[0], key_columns(dst)[0]
-    in_turns = concat_keys([src, dst]).take(np.arange(2 * n).reshape(2, n).T.reshape(-1))
-    return (first, first + second), key_columns(in_turns)[1] if n else np.zeros(0, np.uint8)
+    interleaved = concat_keys([src, dst]).take(np.arange(2 * n).reshape(2, n).T.reshape(-1))
+    return (first, first + second), key_columns(interleaved)[1] if n else np.zeros(0, np.uint8)
 
 
 def block_pairs(block: Block) -> tuple[Keys, Keys]:
-    """The keys that `pair_columns` put into a block."""
+    """The two keys of each row: the inverse of `pair_columns`."""
     first, last = block.columns[-2:]
     if block.blob is None:
         return IntKeys(first), IntKeys(last)
@@ -152,7 +169,7 @@ def block_pairs(block: Block) -> tuple[Keys, Keys]:
 
 
 def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
-    """Blocks by kind, each in the order of (source part, sequence): the order they are processed in."""
+    """Blocks by kind, each sorted by (source part, sequence), the order of processing."""
     found = _NONE.copy()
     several = []
     for block in blocks:
@@ -168,12 +185,12 @@ def by_kind(blocks: Iterable[Block]) -> list[list[Block]]:
     return found
 
 
-_NONE: list[list[Block]] = [[]] * len(Kind)
+_NONE: list[list[Block]] = [[]] * len(BlockKind)
 _PLACE = attrgetter("source", "sequence")
 
 
 def joined(blocks: Sequence[Block]) -> Block | None:
-    """One block from several of a kind, in order; None for none."""
+    """Several blocks of one kind as one, in order; None for an empty list."""
     if not blocks:
         return None
     first = blocks[0]
@@ -191,7 +208,7 @@ def joined(blocks: Sequence[Block]) -> Block | None:
 
 
 def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
-    """The block in pieces of at most `limit` bytes each, numbered; itself where it is small enough."""
+    """Split a block into blocks of at most `limit` bytes, numbered by `sequence`."""
     rows = len(block)
     pieces = min(max(1, -(-block.nbytes // max(1, limit - 4096))), max(rows, 1))
     if pieces == 1:
@@ -214,7 +231,7 @@ def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
             block,
             columns=tuple(c[begin:end] for c in block.columns),
             blob=blob,
-            # Only the first piece clears what was there: the others add to it.
+            # Only the first piece clears earlier partials: the others add to them.
             full=block.full and begin == 0,
             sequence=sequence,
         )
@@ -222,19 +239,19 @@ def split(block: Block, limit: int = LIMIT) -> Iterator[Block]:
 
 
 def pack(block: Block) -> bytearray:
-    """The block as bytes: header, column heads, columns and blob, each aligned for zero-copy reading."""
+    """The block as bytes: header, column headers, columns and blob, each aligned for zero-copy reads."""
     packed = bytearray(packed_size(block))
     pack_into(block, memoryview(packed))
     return packed
 
 
 def packed_size(block: Block) -> int:
-    """How many bytes `pack` makes of the block."""
+    """Size of the packed block in bytes."""
     return _places(_packed_columns(block))[-1]
 
 
 def pack_into(block: Block, packed: memoryview) -> None:
-    """`pack`, into bytes that are there already; those between columns stay as they are."""
+    """Pack a block into an existing buffer. Padding between columns is not written."""
     columns = _packed_columns(block)
     flags = int(block.full) | int(block.blob is not None) << 1
     _HEAD.pack_into(
@@ -255,7 +272,7 @@ def _packed_columns(block: Block) -> tuple[Array, ...]:
 
 
 def _places(columns: Sequence[Array]) -> list[int]:
-    """Where each column begins, and where the last one ends."""
+    """Offset of each column, and the end of the last one."""
     end = _HEAD.size + _COLUMN.size * len(columns)
     places = []
     for column in columns:
@@ -266,15 +283,15 @@ def _places(columns: Sequence[Array]) -> list[int]:
 
 
 def unpack(packed: Any) -> Block:
-    """The block that `pack` packed; its columns are views of the bytes.
+    """The inverse of `pack`; columns are views of the bytes.
 
-    >>> block = Block(Kind.REMOVES, 0, 1, (np.arange(3, dtype=np.int32),), extent=3)
+    >>> block = Block(BlockKind.EDGE_DELETES, 0, 1, (np.arange(3, dtype=np.int32),), extent=3)
     >>> unpack(pack(block)).columns[0].tolist()
     [0, 1, 2]
     """
     magic, kind, flags, source, target, sequence, extent, rows, count = _HEAD.unpack_from(packed, 0)
     if magic != _MAGIC:
-        raise ValueError(f"these bytes are not a block: they begin with {bytes(magic)!r}")
+        raise ValueError(f"not a block: the bytes begin with {bytes(magic)!r}, expected {_MAGIC!r}")
     columns: list[Array] = []
     at = _HEAD.size + _COLUMN.size * count
     for i in range(count):
@@ -286,4 +303,4 @@ def unpack(packed: Any) -> Block:
         columns.append(column.reshape(rows, width) if width and not is_blob else column)
         at += column.nbytes
     blob = columns.pop() if flags & 2 else None
-    return Block(Kind(kind), source, target, tuple(columns), extent, bool(flags & 1), blob, sequence)
+    return Block(BlockKind(kind), source, target, tuple(columns), extent, bool(flags & 1), blob, sequence)

@@ -1,7 +1,7 @@
-"""Which edges exist: (u, v, key) to a record, which is a fixed slot in a fixed part.
+"""The edge table: a hash table from (u, v, key) to a record, which has a fixed part and slot.
 
-Vertex ids are never reused, so the records of a deleted vertex's edges can never be found again. They stay
-where they are until the table is built anew, and cost the deletion nothing.
+Vertex numbers are never reused, so the edges of a deleted vertex can never be found again. Their records are
+freed when the table is rebuilt, which makes deleting a vertex cheap.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from d3gnn.kernel.arrays import Space, reserve_all
+from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import compiled, inlined, lean
 from d3gnn.kernel.hashing import mix
+from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Bytes, Floats, Ints, Ints32
 
 # Places in `EdgeRecords.counters`.
 COUNT, USED, MASK = 0, 1, 2
-# Rows of what Partition counts by part.
+# Rows of `Graph.parts`, counters by part: next row of a master, next slot of a replica and of an edge, first
+# free record plus 1 (0: none), number of edges.
 NEXT_ROW, NEXT_SLOT, NEXT_EDGE, FREE_EDGE, LOAD = range(5)
-
 
 # Columns of `EdgeRecords.fields`: one record is one cache line.
 U, V, PART, SLOT, OLDER, ADDED = range(6)
@@ -27,10 +28,10 @@ FIELDS = 6
 
 
 class EdgeRecords(NamedTuple):
-    """Views: the table, and the records by number.
+    """Views of the table, and of the records by number.
 
-    Fields: the ends (U is -1 in a free record), part and slot for good, the next older copy of the edge plus
-    1 (in a free record: the next free one), and the place among the adds of this batch plus 1.
+    U, V: the ends; U is -1 in a free record. PART, SLOT: never change. OLDER: the next older parallel edge
+    plus 1; in a free record, the next free one. ADDED: position in `Adds` of this batch plus 1.
     """
 
     table: Ints32  # open addressing, linear probing: record plus 1, 0 for empty
@@ -39,35 +40,35 @@ class EdgeRecords(NamedTuple):
     value: Floats
     value_time: Ints
     value_known: Bytes
-    counters: Ints  # entries in the table; records in use or free; size of the table minus 1
+    counters: Ints  # [COUNT: entries in the table, USED: records, MASK: size of the table minus 1]
 
 
 class EdgeTable:
-    """The records in their space; `features` and `width` are those of the edges' features."""
+    """The arrays of the table. `features` is the number of edge features, `width` that of their values."""
 
-    def __init__(self, space: Space, counters: Ints, features: int, width: int) -> None:
-        self._space, self._counters = space, counters
-        self._table = space.array("edge_table", np.int32)
+    def __init__(self, part_state: PartState, features: int, width: int) -> None:
+        self._part_state, self._counters = part_state, part_state.counters("edges", 3)
+        self._table = part_state.array("edge_table", np.int32)
         self._columns = [
-            space.array("edge_fields", np.int32, FIELDS),
-            space.array("edge_key", np.int64),
-            space.array("edge_value", np.float32, width),
-            space.array("edge_value_time", np.int64, features),
-            space.array("edge_value_known", np.uint8, features),
+            part_state.array("edge_fields", np.int32, FIELDS),
+            part_state.array("edge_key", np.int64),
+            part_state.array("edge_value", np.float32, width),
+            part_state.array("edge_value_time", np.int64, features),
+            part_state.array("edge_value_known", np.uint8, features),
         ]
         self._generation = -1
 
     def views(self) -> EdgeRecords:
-        if self._generation != self._space.generation:
+        if self._generation != self._part_state.generation:
             fields, key, value, value_time, value_known = (column.data for column in self._columns)
             self._views = EdgeRecords(
                 self._table.data, fields, key, value, value_time, value_known, self._counters
             )
-            self._generation = self._space.generation
+            self._generation = self._part_state.generation
         return self._views
 
     def reserve(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
-        """Room for so many more edges; `live` and `vertex` tell which vertices still exist."""
+        """Make room for more edges. `live` and `vertex` tell which vertices exist, as in `Graph`."""
         needed = int(self._counters[COUNT]) + more
         if 2 * needed > int(self._counters[MASK]):
             self._reclaim(more, live, vertex, parts)
@@ -76,18 +77,18 @@ class EdgeTable:
             reserve_all(self._columns, used)
 
     def _reclaim(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
-        """Free the records whose vertices are gone and build the table anew."""
+        """Free the records of deleted vertices and rebuild the table."""
         kept = _free_dead(self.views(), live, vertex, parts)
         self._table.reserve(1 << int(4 * (kept + more) - 1).bit_length())
         self._table.clear()
-        # The array may be longer than the power of two that was asked for: it grows in proportion.
+        # The array grows in proportion, so its length need not be a power of two.
         self._counters[MASK] = (1 << (len(self._table.data).bit_length() - 1)) - 1
         _rebuild(self.views())
 
 
 @inlined
 def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
-    """Where in the table (u, v, key) is, or would be."""
+    """The place of (u, v, key) in the table; an empty one if it is not there."""
     mask = np.uint64(records.counters[MASK])
     at = home_of(records, u, v, key)
     while records.table[at] != 0:
@@ -100,7 +101,7 @@ def place_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
 
 @inlined
 def home_of(records: EdgeRecords, u: int, v: int, key: int) -> np.uint64:
-    """The first place in the table where (u, v, key) may be."""
+    """The place where the search for (u, v, key) begins."""
     return _hash(u, v, key) & np.uint64(records.counters[MASK])
 
 
@@ -112,7 +113,7 @@ def _hash(u: int, v: int, key: int) -> np.uint64:
 
 @inlined
 def vacate(records: EdgeRecords, at: np.uint64) -> None:
-    """Empty a place and move up what had to step over it, so that no gravestones are left."""
+    """Delete the entry at a place by backward shifting, which leaves no tombstones."""
     mask = np.uint64(records.counters[MASK])
     gap = at
     records.counters[COUNT] -= 1
@@ -130,7 +131,7 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
 
 @inlined
 def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
-    """A free record of this part, with its slot; or a new one."""
+    """A record of this part: a free one, with its slot, or a new one."""
     r = parts[FREE_EDGE, part] - 1
     if r >= 0:
         parts[FREE_EDGE, part] = records.fields[r, OLDER]
@@ -173,14 +174,14 @@ def _free_dead(records: EdgeRecords, live: Ints32, vertex: Ints32, parts: Ints) 
 
 @compiled
 def _rebuild(records: EdgeRecords) -> None:
-    """Fill the empty table. A copy that an entry's chain of older copies holds is no entry of its own."""
-    covered = np.zeros(records.counters[USED], np.uint8)
+    """Fill the empty table. Of parallel edges, only the newest has an entry; the others are chained to it."""
+    is_older = np.zeros(records.counters[USED], np.uint8)
     for r in range(records.counters[USED]):
         if records.fields[r, U] >= 0 and records.fields[r, OLDER] > 0:
-            covered[records.fields[r, OLDER] - 1] = 1
+            is_older[records.fields[r, OLDER] - 1] = 1
     count = 0
     for r in range(records.counters[USED]):
-        if records.fields[r, U] >= 0 and not covered[r]:
+        if records.fields[r, U] >= 0 and not is_older[r]:
             records.table[place_of(records, records.fields[r, U], records.fields[r, V], records.key[r])] = (
                 r + 1
             )

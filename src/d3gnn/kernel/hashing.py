@@ -1,4 +1,4 @@
-"""Hashes that never change: stored tables and initial values depend on them."""
+"""Hash functions. They must never change: stored tables and initial values depend on them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _B = np.uint64(0x94D049BB133111EB)
 
 @compiled
 def mix(h: np.uint64) -> np.uint64:
-    """The finaliser of splitmix64: a bijection that spreads every bit."""
+    """The finalizer of splitmix64, a bijection of 64-bit integers."""
     h = np.uint64(h) + _STEP
     h = (h ^ (h >> np.uint64(30))) * _A
     h = (h ^ (h >> np.uint64(27))) * _B
@@ -32,7 +32,7 @@ def hash_ints(values: Ints, out: Hashes) -> None:
 def hash_strings(offsets: Ints, data: Bytes, out: Hashes) -> None:
     for i in range(len(offsets) - 1):
         begin, end = offsets[i], offsets[i + 1]
-        h = mix(np.uint64(end - begin))  # so that no length can be mistaken for a byte
+        h = mix(np.uint64(end - begin))  # tells "a" from "a\0"
         word = np.uint64(0)
         shift = np.uint64(0)
         for j in range(begin, end):
@@ -47,7 +47,7 @@ def hash_strings(offsets: Ints, data: Bytes, out: Hashes) -> None:
 
 @compiled
 def fill_initial(seed: np.uint64, row: Floats) -> None:
-    """A vertex's initial value: numbers spread evenly over [-1, 1), from its id alone."""
+    """The initial value of a vertex: uniform in [-1, 1), a function of its id alone."""
     for j in range(len(row)):
         bits = mix(seed + np.uint64(j + 1) * _STEP) >> np.uint64(40)
         row[j] = np.float32(np.int64(bits)) * np.float32(2.0**-23) - np.float32(1.0)
@@ -64,9 +64,9 @@ def hash_keys(keys: Keys) -> Hashes:
 
 
 def initial_values(keys: Keys, width: int) -> Floats:
-    """What vertices without features start from, one row per id.
+    """Inputs of vertices without features, one row per id.
 
-    >>> from d3gnn.events import keys_of
+    >>> from d3gnn.events.keys import keys_of
     >>> initial_values(keys_of(["ann", "bob"]), 2).shape
     (2, 2)
     """

@@ -1,13 +1,13 @@
-"""From ids as they came in to dense codes, and back."""
+"""Dictionary encoding of ids: from keys to dense integer codes, and back."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from d3gnn.events.keys import IntKeys, Keys, StringKeys
-from d3gnn.kernel.arrays import Space
 from d3gnn.kernel.compiled import compiled, lean
 from d3gnn.kernel.hashing import hash_keys, mix
+from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Array, Bools, Bytes, Hashes, Ints, Ints32
 
 _COUNT, _BYTES, _TYPE = 0, 1, 2
@@ -16,30 +16,39 @@ _ALL = np.zeros(0, np.bool_)
 
 
 class KeyColumn:
-    """Keys by position, of whichever type the first one has."""
+    """A column of keys, all of the type of the first one."""
 
-    def __init__(self, space: Space, name: str, counters: Ints) -> None:
-        self._counters = counters
-        self._ints = space.array(f"{name}_ints", np.int64)
-        self._ends = space.array(f"{name}_ends", np.int64, 2)
-        self._data = space.array(f"{name}_data", np.uint8)
+    def __init__(self, part_state: PartState, name: str) -> None:
+        self._counters = part_state.counters(name, 3)
+        self._ints = part_state.array(f"{name}_ints", np.int64)
+        self._ends = part_state.array(f"{name}_ends", np.int64, 2)
+        self._data = part_state.array(f"{name}_data", np.uint8)
+
+    @property
+    def type_code(self) -> int:
+        """The type of the keys as a number, 0 before the first one. It never changes again."""
+        return int(self._counters[_TYPE])
+
+    @type_code.setter
+    def type_code(self, code: int) -> None:
+        self._counters[_TYPE] = code
 
     @property
     def type(self) -> type[IntKeys] | type[StringKeys] | None:
         return (None, IntKeys, StringKeys)[int(self._counters[_TYPE])]
 
     def accepts(self, keys: Keys) -> bool:
-        """Whether keys of this type belong here."""
-        mine = self.type
-        return mine is None or isinstance(keys, mine)
+        """Whether keys have the type of this column."""
+        key_type = self.type
+        return key_type is None or isinstance(keys, key_type)
 
     def fix_type(self, keys: Keys, good: Bools) -> None:
-        """From the first good key on, only keys of its type belong here."""
+        """Fix the type of the column if any of these keys is valid."""
         if self.type is None and good.any():
             self._counters[_TYPE] = _INT if isinstance(keys, IntKeys) else _STRING
 
     def put(self, rows: Array, keys: Keys, top: int) -> None:
-        """Write keys at `rows`, all below `top`, each of which is written once."""
+        """Write keys at `rows`, which are below `top`; each row is written once."""
         if isinstance(keys, IntKeys):
             self._counters[_TYPE] = _INT
             self._ints.reserve(top)
@@ -57,11 +66,11 @@ class KeyColumn:
 
     @property
     def ints(self) -> Ints | None:
-        """Integer keys by position; None where keys are not integers."""
+        """Integer keys by row; None for string keys."""
         return self._ints.data if self._counters[_TYPE] == _INT else None
 
     def room_for_ints(self, top: int) -> Ints:
-        """Where integer keys are written by position, with room for those below `top`."""
+        """The array of integer keys, with at least `top` rows."""
         self._ints.reserve(top)
         return self._ints.data  # type: ignore[no-any-return]
 
@@ -78,83 +87,83 @@ class KeyColumn:
 
 
 class IdTable:
-    """Every key ever named gets the next code, and keeps it.
+    """A hash table that gives each new key the next code; codes never change.
 
-    >>> from d3gnn.events import keys_of
-    >>> table = IdTable(Space(), "id")
+    >>> from d3gnn.events.keys import keys_of
+    >>> table = IdTable(PartState(), "id")
     >>> table.intern(keys_of([30, 10, 30])).tolist(), table.find(keys_of([10, 5])).tolist()
     ([0, 1, 0], [1, -1])
     """
 
-    def __init__(self, space: Space, name: str, first_counter: int = 0) -> None:
-        self._counters = space.counters[first_counter : first_counter + 3]
-        self._hash = space.array(f"{name}_hash", np.uint64)
-        self._table = space.array(f"{name}_table", np.int32)
-        self.keys = KeyColumn(space, name, self._counters)
+    def __init__(self, part_state: PartState, name: str) -> None:
+        self._hash = part_state.array(f"{name}_hash", np.uint64)
+        self._table = part_state.array(f"{name}_table", np.int32)
+        self.keys = KeyColumn(part_state, name)
+        self._counters = part_state.counters(name, 3)  # shared with the column
 
     def __len__(self) -> int:
         return int(self._counters[_COUNT])
 
     @property
     def hashes(self) -> Hashes:
-        """The hash of each key, by code (with room at its end)."""
+        """The hash of each key by code; longer than the number of codes."""
         return self._hash.data  # type: ignore[no-any-return]
 
     def find(self, keys: Keys) -> Ints32:
-        """The code of each key, -1 where it has none."""
+        """The code of each key, -1 for unknown keys."""
         return self.intern(keys, np.zeros(len(keys), np.bool_))
 
     def intern(self, keys: Keys, create: Bools | None = None) -> Ints32:
-        """The code of each key, made where `create` says so, else -1.
+        """The code of each key; -1 for null keys, and for unknown keys whose `create` is false.
 
-        Keys are taken in the order given. Null keys get -1.
+        New codes are assigned in the order of the keys. By default all unknown keys get one.
         """
         if not self.keys.accepts(keys):
             return np.full(len(keys), -1, np.int32)
-        make = _ALL if create is None else create
+        create_mask = _ALL if create is None else create
         if keys.valid is not None:
-            make = keys.valid if create is None else create & keys.valid
+            create_mask = keys.valid if create is None else create & keys.valid
         if isinstance(keys, IntKeys):
-            codes = self.intern_ints(keys.values, make)
+            codes = self.intern_ints(keys.values, create_mask)
         else:
-            codes = self._intern_strings(keys, make)
+            codes = self._intern_strings(keys, create_mask)
         if keys.valid is not None:
             codes[~keys.valid] = -1
         return codes
 
-    def intern_ints(self, values: Ints, make: Bools = _ALL) -> Ints32:
-        """As `intern`, for a table that accepts integers; an empty `make` stands for all."""
+    def intern_ints(self, values: Ints, create: Bools = _ALL) -> Ints32:
+        """`intern` for a table that accepts integers; an empty `create` means all."""
         n, count = len(values), len(self)
         codes = np.empty(n, np.int32)
-        self._make_room(count + n)
+        self._reserve(count + n)
         keys = self.keys.room_for_ints(count + n)
-        made = _intern_ints(values, make, self._table.data, self._hash.data, keys, count, codes)
-        if made:
+        created = _intern_ints(values, create, self._table.data, self._hash.data, keys, count, codes)
+        if created:
             self._counters[_TYPE] = _INT
-            self._counters[_COUNT] = count + made
+            self._counters[_COUNT] = count + created
         return codes
 
-    def _intern_strings(self, keys: StringKeys, make: Bools) -> Ints32:
+    def _intern_strings(self, keys: StringKeys, create: Bools) -> Ints32:
         n, count = len(keys), len(self)
         codes = np.empty(n, np.int32)
-        self._make_room(count + n)
+        self._reserve(count + n)
         self.keys._ends.reserve(count + n)
-        made = _intern_strings(
-            keys.offsets, keys.data, hash_keys(keys), make, self._table.data, self._hash.data,
+        created = _intern_strings(
+            keys.offsets, keys.data, hash_keys(keys), create, self._table.data, self._hash.data,
             self.keys._ends.data, self.keys._data.data, count, codes,
         )  # fmt: skip
-        if made:
-            fresh = np.empty(made, np.int64)
+        if created:
+            fresh = np.empty(created, np.int64)
             _first_rows(codes, count, fresh)
-            self.keys.put(np.arange(count, count + made), keys.take(fresh), count + made)
-            self._counters[_COUNT] = count + made
+            self.keys.put(np.arange(count, count + created), keys.take(fresh), count + created)
+            self._counters[_COUNT] = count + created
         return codes
 
-    def _make_room(self, count: int) -> None:
+    def _reserve(self, count: int) -> None:
         self._hash.reserve(count)
         if 2 * count > len(self._table.data):
             self._table.reserve(1 << int(4 * count - 1).bit_length())
-            # Growth is by at least half, so the length may lie between two powers: use the lower one.
+            # The array grows in proportion, so its length need not be a power of two.
             self._table.clear()
             _rehash(self._hash.data, len(self), self._table.data)
 
@@ -185,7 +194,7 @@ def _rehash(hashes: Hashes, count: int, table: Ints32) -> None:
 
 @compiled
 def _intern_ints(
-    values: Ints, make: Bools, table: Ints32, known: Hashes, keys: Ints, count: int, codes: Ints32
+    values: Ints, create: Bools, table: Ints32, known: Hashes, keys: Ints, count: int, codes: Ints32
 ) -> int:
     mask = _slots(table)
     first = count
@@ -197,7 +206,7 @@ def _intern_ints(
             at = (at + np.uint64(1)) & mask
         if table[at] != 0:
             codes[i] = table[at] - 1
-        elif len(make) == 0 or make[i]:
+        elif len(create) == 0 or create[i]:
             known[count] = h
             keys[count] = values[i]
             codes[i] = count
@@ -218,12 +227,12 @@ def _same_bytes(a: Bytes, a_begin: int, b: Bytes, b_begin: int, length: int) -> 
 
 @compiled
 def _intern_strings(
-    offsets: Ints, data: Bytes, hashes: Hashes, make: Bools, table: Ints32, known: Hashes,
+    offsets: Ints, data: Bytes, hashes: Hashes, create: Bools, table: Ints32, known: Hashes,
     ends: Ints, pool: Bytes, count: int, codes: Ints32,
 ) -> int:  # fmt: skip
     mask = _slots(table)
     first = count
-    rows = np.empty(len(hashes), np.int64)  # of a key made here: where in this batch its bytes are
+    rows = np.empty(len(hashes), np.int64)  # row of each key that is new in this batch
     for i in range(len(hashes)):
         h = hashes[i]
         begin, length = offsets[i], offsets[i + 1] - offsets[i]
@@ -245,7 +254,7 @@ def _intern_strings(
             at = (at + np.uint64(1)) & mask
         if table[at] != 0:
             codes[i] = table[at] - 1
-        elif len(make) == 0 or make[i]:
+        elif len(create) == 0 or create[i]:
             known[count] = h
             rows[count - first] = i
             codes[i] = count
@@ -258,7 +267,7 @@ def _intern_strings(
 
 @compiled
 def _first_rows(codes: Ints32, first: int, rows: Ints) -> None:
-    """For each code from `first` on, the first row that has it: codes are made in the order of rows."""
+    """The first row of each code from `first` on; codes are assigned in the order of rows."""
     seen = first
     for i in range(len(codes)):
         if codes[i] == seen:

@@ -1,9 +1,9 @@
 """Memory, and files mapped into it, in large pages where the system has them.
 
-A row that a batch touches lies anywhere in gigabytes. With pages of 4 KB nearly every such row is a miss in
-the processor's table of pages as well, which takes longer than the row itself; with pages of 2 MB it is not.
-Memory of a process gets them for the asking. Files in memory (tmpfs) get them where they are asked for on the
-spot, and mapped at an address that a large page could begin at.
+The rows that a batch touches are spread over gigabytes. With pages of 4 KB nearly every row also misses the
+TLB, which takes longer than reading the row; with pages of 2 MB it does not. Anonymous memory gets large
+pages by one madvise call. Files in memory (tmpfs) get them by collapsing pages that exist, mapped at an
+address at which a large page can begin.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from d3gnn.types import Array
 LARGE_PAGE = 2**21
 _NO_ACCESS, _READ_WRITE = 0, mmap.PROT_READ | mmap.PROT_WRITE
 _PAGE, _NOT_NEEDED = mmap.PAGESIZE, getattr(mmap, "MADV_DONTNEED", 4)
-_WANT_LARGE = getattr(mmap, "MADV_HUGEPAGE", 14)  # large pages for what is not there yet
-_COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1: make large pages of what is there, now
+_WANT_LARGE = getattr(mmap, "MADV_HUGEPAGE", 14)  # large pages for memory that is not allocated yet
+_COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1: make large pages of existing ones, now
 _ON_DEMAND = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | getattr(mmap, "MAP_NORESERVE", 0)
 _AT_ONCE = getattr(mmap, "MAP_POPULATE", 0)
 _FAILED = ctypes.c_void_p(-1).value
@@ -45,8 +45,8 @@ class NoSpaceLeft(OSError):
 
 
 @contextmanager
-def no_room_for(size: int, folder: Path) -> Iterator[None]:
-    """Say plainly what was full, and what helps, where so many bytes do not fit into a folder."""
+def reporting_full_disk(size: int, folder: Path) -> Iterator[None]:
+    """Raise `NoSpaceLeft`, with what to do, where this many bytes do not fit into a folder."""
     try:
         yield
     except OSError as error:
@@ -61,53 +61,53 @@ def no_room_for(size: int, folder: Path) -> Iterator[None]:
 
 
 def allocate(file: int, size: int, folder: Path) -> None:
-    """Make a file of `folder` so many bytes long, all of which are there: or say that they are not, and leave
-    it as it was.
+    """Make a file of `folder` this many bytes long, with all of them allocated; raises `NoSpaceLeft`, and
+    leaves the file as it was, if they do not fit.
 
     A sparse file on a full tmpfs would kill the process at the first write.
     """
-    had = os.fstat(file).st_size
+    old = os.fstat(file).st_size
     try:
-        with no_room_for(size, folder):
-            if size // LARGE_PAGE > had // LARGE_PAGE:
+        with reporting_full_disk(size, folder):
+            if size // LARGE_PAGE > old // LARGE_PAGE:
                 os.ftruncate(file, size)
-                _make_large(file, had, size)
+                _make_large(file, old, size)
             os.posix_fallocate(file, 0, size)
     except OSError:
-        os.ftruncate(file, had)
+        os.ftruncate(file, old)
         raise
 
 
 def map_file(file: int, size: int, *, whole: bool = False) -> Array:
-    """So many bytes from a file's beginning, shared with all who map it; there as long as anybody holds it.
+    """The first bytes of a file, shared with all processes that map it, as long as the array is referenced.
 
-    The file may be closed, or deleted. Pages are looked up when they are first used, or, for those who will
-    use the `whole`, all at once: a tenth of the time for each.
+    The file may be closed or deleted meanwhile. Pages are mapped when they are first used, or with `whole`
+    all at once, which takes a tenth of the time for each.
     """
     return np.asarray(_Mapping(file, 0, size, mmap.MAP_SHARED | (_AT_ONCE if whole else 0)))
 
 
 def map_memory(size: int) -> Array:
-    """So many bytes of this process, all zero, that take no room before they are written."""
+    """This many zero bytes of memory, which is allocated when it is written."""
     mapping = _Mapping(-1, 0, size, _ON_DEMAND)
-    _libc.madvise(mapping.address, size, _WANT_LARGE)  # no harm where there are none
+    _libc.madvise(mapping.address, size, _WANT_LARGE)  # ignored where there are none
     return np.asarray(mapping)
 
 
-def give_back(stretch: Array) -> None:
-    """Let the system have a stretch of `map_memory` until it is written again; it is zero then."""
-    address = stretch.__array_interface__["data"][0]  # which works while Python shuts down, too
-    begin, end = -(-address // _PAGE) * _PAGE, (address + stretch.nbytes) // _PAGE * _PAGE
+def give_back(memory: Array) -> None:
+    """Return memory of `map_memory` to the system until it is written again; it is zero then."""
+    address = memory.__array_interface__["data"][0]  # which also works while Python shuts down
+    begin, end = -(-address // _PAGE) * _PAGE, (address + memory.nbytes) // _PAGE * _PAGE
     if end > begin:
         _libc.madvise(begin, end - begin, _NOT_NEEDED)
 
 
 class _Mapping:
-    """A mapped stretch, for numpy to look at; it goes when the last array over it goes."""
+    """Mapped memory under numpy arrays; unmapped when the last of them is deleted."""
 
     def __init__(self, file: int, begin: int, size: int, flags: int = mmap.MAP_SHARED) -> None:
         self.size = size
-        # Python's own mmap says nothing of the address, and holds a descriptor for each map.
+        # Python's mmap does not take an address, and keeps a file descriptor for each map.
         wanted = _large_page_address(size) if size >= LARGE_PAGE else None
         self.address = _libc.mmap(wanted, size, _READ_WRITE, flags, file, begin)
         if self.address == _FAILED:
@@ -124,23 +124,23 @@ class _Mapping:
 
 
 def _large_page_address(size: int) -> int | None:
-    """Where so much would fit, at an address that a large page may begin at. Nobody keeps it free: it is a
-    wish, and the system may choose another.
+    """A free address for this many bytes at which a large page can begin. It is not reserved: a hint, instead
+    of which the system may choose another one.
     """
-    room = size + LARGE_PAGE
-    found = _libc.mmap(None, room, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-    if found == _FAILED:
+    padded = size + LARGE_PAGE
+    address = _libc.mmap(None, padded, _NO_ACCESS, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    if address == _FAILED:
         return None
-    _libc.munmap(found, room)
-    return int(-(-found // LARGE_PAGE) * LARGE_PAGE)
+    _libc.munmap(address, padded)
+    return int(-(-address // LARGE_PAGE) * LARGE_PAGE)
 
 
-def _make_large(file: int, had: int, size: int) -> None:
-    """Make large pages of what the file has grown by, where the system can."""
-    first, end = had // LARGE_PAGE * LARGE_PAGE, size // LARGE_PAGE * LARGE_PAGE
-    stretch = _Mapping(file, first, end - first)
+def _make_large(file: int, old: int, size: int) -> None:
+    """Make large pages of the part that the file has grown by, where the system can."""
+    first, end = old // LARGE_PAGE * LARGE_PAGE, size // LARGE_PAGE * LARGE_PAGE
+    added = _Mapping(file, first, end - first)
     for begin in range(first, end, LARGE_PAGE):
-        if begin >= had:  # a large page is made where there is a small one
+        if begin >= old:  # only existing pages are collapsed
             os.pwrite(file, b"\0", begin)
-    # Whatever comes of it, the bytes are there: other kernels and file systems refuse, and small pages do.
-    _libc.madvise(stretch.address, stretch.size, _COLLAPSE)
+    # The result is ignored: other kernels and file systems refuse, and small pages work as well.
+    _libc.madvise(added.address, added.size, _COLLAPSE)

@@ -1,9 +1,8 @@
-"""Memory of this process for arrays that grow, in large pages where the system has them.
+"""Memory of this process for growing arrays, in large pages where the system has them.
 
-What a batch touches lies all over the arrays, and there are many of them, most of them small. malloc puts
-those into pages of 4 KB, each of which the processor has to look up, and gives memory back to the system that
-has to be asked for again: page by page, which takes 30 times as long as to clear it. Here, arrays lie side by
-side in large pages, and those that are gone make room for others.
+A batch touches rows all over many arrays, most of them small. malloc puts those into pages of 4 KB, each with
+a TLB entry of its own, and returns memory to the system, from which it must be fetched again page by page: 30
+times slower than clearing it. Here, arrays share large pages, and the memory of deleted arrays is used again.
 """
 
 from __future__ import annotations
@@ -18,17 +17,18 @@ import numpy as np
 from d3gnn.kernel.mapping import LARGE_PAGE, give_back, map_memory
 from d3gnn.types import Array, Bytes
 
-#: Below this size malloc does as well; above the other one, an array has large pages to itself.
+#: Arrays below the first size come from malloc, which is as fast; above the second, they have pages of their
+#: own.
 _SMALLEST, _LARGEST = 2**15, 2**26
 _CHUNK = 32 * LARGE_PAGE
-#: Sizes that are told apart, from one power of two to the next.
+#: Size classes from one power of two to the next.
 _STEPS = 4
-#: Bytes that nobody uses, and that are kept for whoever comes next; what is more goes back to the system.
+#: Free bytes that are kept for later arrays; more of them are returned to the system.
 _KEPT = 2**30
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array of zeros; its memory is for others when it, and all that look at it, are gone.
+    """An array of zeros; its memory is used again when it and all views of it are deleted.
 
     >>> zeros((2, 3), np.dtype(np.int32)).tolist()
     [[0, 0, 0], [0, 0, 0]]
@@ -37,7 +37,7 @@ def zeros(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
 
 
 def grown(array: Array, rows: int) -> Array:
-    """A copy with so many rows, the new ones zero.
+    """A copy with this many rows, the new ones zero.
 
     >>> grown(np.array([4, 5]), 3).tolist()
     [4, 5, 0]
@@ -48,7 +48,7 @@ def grown(array: Array, rows: int) -> Array:
 
 
 def _make(shape: tuple[int, ...], dtype: np.dtype[Any], clear_from: int) -> Array:
-    """An array that is zero from some byte on, and anything before."""
+    """An array that is zero from a byte on, with arbitrary content before it."""
     size = prod(shape) * dtype.itemsize
     if size < _SMALLEST:
         return np.zeros(shape, dtype)
@@ -57,7 +57,7 @@ def _make(shape: tuple[int, ...], dtype: np.dtype[Any], clear_from: int) -> Arra
 
 
 class _Pool:
-    """Stretches of memory by their sizes, which are few: what one array leaves fits the next."""
+    """Free memory in few size classes, so that the memory of one array fits the next."""
 
     def __init__(self) -> None:
         self._chunk: Bytes = np.zeros(0, np.uint8)
@@ -66,42 +66,42 @@ class _Pool:
         self._lock = Lock()
 
     def take(self, size: int, clear_from: int) -> Bytes:
-        """So many bytes, which are zero from that one on."""
+        """This many bytes, which are zero from byte `clear_from` on."""
         step = (1 << (size - 1).bit_length()) // 2 // _STEPS
-        room = -(-size // step) * step
+        size_class = -(-size // step) * step
         with self._lock:
-            stretch, is_new = self._find(room)
+            memory, is_new = self._find(size_class)
         if not is_new:
-            stretch[clear_from:size] = 0
-        return np.asarray(_Loan(self, stretch))[:size]
+            memory[clear_from:size] = 0
+        return np.asarray(_Loan(self, memory))[:size]
 
-    def _find(self, room: int) -> tuple[Bytes, bool]:
-        """A stretch of this size, and whether nobody has written to it."""
-        if self._free[room]:
-            self._kept -= room
-            return self._free[room].pop(), False
-        if room > len(self._chunk):
+    def _find(self, size_class: int) -> tuple[Bytes, bool]:
+        """Memory of this size, and whether it is new, and therefore zero."""
+        if self._free[size_class]:
+            self._kept -= size_class
+            return self._free[size_class].pop(), False
+        if size_class > len(self._chunk):
             self._chunk = map_memory(_CHUNK)
-        stretch, self._chunk = self._chunk[:room], self._chunk[room:]
-        return stretch, True
+        memory, self._chunk = self._chunk[:size_class], self._chunk[size_class:]
+        return memory, True
 
-    def put(self, stretch: Bytes) -> None:
-        # Without the lock: whoever holds it may be the one in whose midst an array goes.
-        self._kept += len(stretch)
+    def put(self, memory: Bytes) -> None:
+        # Without the lock: this thread may hold it, if an array is deleted by the collector inside `take`.
+        self._kept += len(memory)
         if self._kept > _KEPT:
-            give_back(stretch)
-        self._free[len(stretch)].append(stretch)
+            give_back(memory)
+        self._free[len(memory)].append(memory)
 
 
 class _Loan:
-    """A stretch of memory in use, for numpy to look at; it goes back when the last array over it goes."""
+    """Memory under numpy arrays; it returns to the pool when the last of them is deleted."""
 
-    def __init__(self, pool: _Pool, stretch: Bytes) -> None:
-        self._pool, self._stretch = pool, stretch
-        self.__array_interface__ = stretch.__array_interface__
+    def __init__(self, pool: _Pool, memory: Bytes) -> None:
+        self._pool, self._memory = pool, memory
+        self.__array_interface__ = memory.__array_interface__
 
     def __del__(self) -> None:
-        self._pool.put(self._stretch)
+        self._pool.put(self._memory)
 
 
 _pool = _Pool()

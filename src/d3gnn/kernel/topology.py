@@ -1,4 +1,4 @@
-"""What a batch does to the graph in one part: the same for every operator behind Partition."""
+"""The changes of a batch to one part of the graph, the same for every operator after Partition."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, by_kind, joined
 
 
 class Topology:
-    """Topology, and queries, for one part: all that there is of each kind as one block, or None."""
+    """Topology, queries and labels for one part: one block of each kind, or None."""
 
     __slots__ = (
-        "adds", "blocks", "drops", "edge_values", "gone", "gone_edges", "leaves", "queries", "removes",
-        "replicas", "sources", "vertices",
+        "blocks", "edge_adds", "edge_deletes", "edge_tombstones", "edge_values", "labels", "queries",
+        "replica_deletes", "replicas", "sources", "vertex_deletes", "vertex_tombstones", "vertices",
     )  # fmt: skip
 
     def __init__(self, blocks: list[Block]) -> None:
-        #: As they came: they ride along to the next operator.
+        #: The blocks as received, which are passed on to the next operator.
         self.blocks = blocks
         (
-            self.vertices, self.replicas, self.sources, self.drops, self.leaves, self.removes, self.adds,
-            self.gone, self.gone_edges, self.edge_values, self.queries,
+            self.vertices, self.replicas, self.sources, self.vertex_deletes, self.replica_deletes,
+            self.edge_deletes, self.edge_adds, self.vertex_tombstones, self.edge_tombstones,
+            self.edge_values, self.queries, self.labels,
         ) = map(joined, by_kind(blocks)[: LAST_TOPOLOGY + 1])  # fmt: skip
 
 
 def apart(blocks: Iterable[Block]) -> tuple[Topology, list[Block]]:
-    """The topology among some blocks, and the rest."""
-    riding: list[Block] = []
+    """Separate topology from the other blocks."""
+    topology: list[Block] = []
     rest: list[Block] = []
     for block in blocks:
-        (riding if block.kind <= LAST_TOPOLOGY else rest).append(block)
-    return Topology(riding), rest
+        (topology if block.kind <= LAST_TOPOLOGY else rest).append(block)
+    return Topology(topology), rest

@@ -1,11 +1,11 @@
-"""Which vertices a batch has touched, and what touched them.
+"""The set of vertices that a batch has touched, with the causes.
 
-A set is one array, because compiled functions take single arrays many times faster than tuples of them. Row
-0 holds the size of the set; rows 1 to size are its entries in the order of touching: the vertex, the newest
-event time and the oldest arrival behind it, and how often it was touched. Apart from that, the column MARK
-has in row v + 1 the entry of vertex v, counted on from the number in row 0: what is not above that one is of
-a set that was emptied since, so that emptying costs nothing. The set belongs to one process and is empty
-between batches.
+A set is one array, because compiled functions take single arrays many times faster than tuples of arrays.
+Row 0 holds the size of the set; rows 1 to size are its entries in the order of touching: the vertex, the
+newest event time and the oldest arrival of its causes, and how often it was touched. The column MARK is
+separate: row v + 1 holds the entry of vertex v, offset by the number in row 0. A mark that is not above that
+number belongs to a set that was emptied since, so emptying is free. The set belongs to one process and is
+empty between batches.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from d3gnn.types import INT64, Array, Bools, Floats, Ints, Ints32
 
 MARK, VERTEX, TIME, ARRIVAL, TOUCHES = range(5)
 COLUMNS = 5
-#: From so many entries on it pays to go through them in the order of memory.
+#: From this many entries on, sorting them into the order of memory pays off.
 _WORTH_SORTING = 256
-#: Arrival of something that no event has caused.
+#: The arrival of a change without a cause.
 NEVER = int(np.iinfo(np.int64).max)
 
 
@@ -41,9 +41,9 @@ def are_in(touched: Ints, vertices: Array) -> Bools:
 
 
 def sort(touched: Ints) -> None:
-    """Put the entries of a large set in the order of their vertices, which is that of memory.
+    """Sort the entries of a large set by vertex, which is the order of memory.
 
-    The set is complete: after this, nothing may be touched before it was emptied.
+    The set is closed then: nothing may be touched before it is emptied.
     """
     n = size(touched)
     if n >= _WORTH_SORTING:
@@ -76,7 +76,7 @@ def touch(touched: Ints, v: int, time: int, arrival: int) -> None:
 
 @inlined
 def append(touched: Ints, v: int, time: int, arrival: int) -> None:
-    """Touch a vertex that is not in the set, and will not be touched again before that is emptied."""
+    """Touch a vertex that is not in the set and is not touched again before the set is emptied."""
     at = touched[0, VERTEX] + 1
     touched[0, VERTEX] = at
     touched[at, VERTEX] = v
@@ -95,7 +95,7 @@ def touch_all(touched: Ints, vertices: Ints32, time: Ints, arrival: Ints) -> Non
 def touch_rows(
     touched: Ints, vertices: Ints32, time: Ints, arrival: Ints, values: Floats, into: Floats
 ) -> None:
-    """Touch vertices and give each its row of values."""
+    """Touch vertices and store the row of values of each."""
     for i in range(len(vertices)):
         touch(touched, vertices[i], time[i], arrival[i])
         for k in range(values.shape[1]):
@@ -109,6 +109,6 @@ def clear(touched: Ints) -> None:
 
 @inlined
 def keep(touched: Ints, n: int) -> None:
-    """Let the first n entries, which may have been written over, be the whole set. It is complete then."""
+    """Keep the first n entries, which may have been overwritten, as the whole set. It is closed then."""
     touched[0, MARK] += touched[0, VERTEX]
     touched[0, VERTEX] = n

@@ -5,79 +5,76 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.nn import Linear, Module, Parameter, Sequential
 
-from d3gnn.nn.layer import Layer, activate, check_activation, check_aggregator, check_widths, is_linear
-from d3gnn.nn.modules import build, describe
-from d3gnn.nn.modules import out_width as width_behind
+from d3gnn.nn.activation import activate
+from d3gnn.nn.aggregation import is_linear
+from d3gnn.nn.arguments import arguments_of
+from d3gnn.nn.conv import Conv, apply_if
+from d3gnn.nn.modules import describe, in_features, out_features
 
 
-class GIN(Layer):
-    r"""A vertex and the sum of its neighbours through a network, as torch_geometric's `GINConv`.
+class GINConv(Conv):
+    r"""A vertex plus the sum of its neighbours, through a network: PyG's `GINConv`.
 
-    .. math:: x_v' = \sigma(h((1 + \epsilon)\, x_v + \rho_{u \in N_{in}(v)} x_u))
+    .. math:: x_v' = \sigma(h((1 + \epsilon)\, x_v + \text{aggr}_{u \in N_{in}(v)} x_u))
 
-    h is `net`, made of modules that work on each row alone; without one, two linear layers with a relu
-    between them. Where it begins with a linear layer that makes values narrower, that is applied before they
-    travel.
+    nn:
+        The network h: one or several modules of torch that work on each row alone. Its first linear layer (or
+        normalisation) determines `in_channels`, its last one `out_channels`.
+    eps, train_eps:
+        The value of epsilon, and whether it is a parameter.
+    aggr:
+        `sum` (or `add`), `mean`, `max` or `min`.
+    act:
+        Activation of the output: `relu`, `tanh`, `elu` or None.
+
+    If `nn` starts with a linear layer that narrows its input, that layer is applied before values are sent.
+
+    >>> GINConv(Sequential(Linear(8, 16), torch.nn.ReLU(), Linear(16, 4))).out_channels
+    4
     """
 
     def __init__(
-        self,
-        in_width: int,
-        out_width: int,
-        aggregator: str = "sum",
-        activation: str | None = None,
-        *,
-        net: nn.Module | None = None,
-        eps: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.in_width, self.out_width = check_widths(in_width, out_width)
-        self.aggregator, self.activation = check_aggregator(aggregator), check_activation(activation)
-        if "," in aggregator:
-            raise ValueError(f"aggregator={aggregator!r}: GIN has one")
-        if net is None:
-            net = nn.Sequential(nn.Linear(in_width, out_width), nn.ReLU(), nn.Linear(out_width, out_width))
-        describe(net)  # says what cannot be taken
-        if width_behind(net, in_width) != out_width:
-            raise ValueError(f"net gives {width_behind(net, in_width)} numbers, not {out_width}")
-        self.net = net if isinstance(net, nn.Sequential) else nn.Sequential(net)
+        self, nn: Module, eps: float = 0.0, train_eps: bool = False, *, aggr: str = "add",
+        act: str | None = None,
+    ) -> None:  # fmt: skip
+        describe(nn)  # refuses modules that cannot be saved
+        in_channels = in_features(nn)
+        if in_channels is None:
+            raise ValueError("nn: the network of a GINConv needs a Linear layer, which determines its width")
+        super().__init__(in_channels, out_features(nn, in_channels), aggr, act=act)
+        self.nn = nn if isinstance(nn, Sequential) else Sequential(nn)
         self.eps: Tensor
-        self.register_buffer("eps", torch.tensor([float(eps)]))
-        first = self.net[0] if len(self.net) else None
-        self.narrows = (
-            isinstance(first, nn.Linear) and first.out_features < in_width and is_linear(aggregator)
+        self.train_eps = train_eps
+        initial = torch.tensor([float(eps)])
+        if train_eps:
+            self.eps = Parameter(initial)
+        else:
+            self.register_buffer("eps", initial)
+        first = self.nn[0]
+        self.transforms_first = (
+            isinstance(first, Linear) and first.out_features < in_channels and is_linear(self.aggr)
         )
-        self.sends_value = not self.narrows
-        self.message_width = cast(nn.Linear, first).out_features if self.narrows else in_width
+        self.sends_input = not self.transforms_first
+        self.message_width = cast(Linear, first).out_features if self.transforms_first else in_channels
         self.root_width = self.message_width
 
     def message(self, x: Tensor) -> Tensor:
-        return x @ cast(nn.Linear, self.net[0]).weight.T if self.narrows else x
+        return apply_if(self.transforms_first, cast(Linear, self.nn[0]), x)
 
     def root(self, x: Tensor) -> Tensor:
         return self.message(x)
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
         out = aggregate + (1.0 + self.eps) * root
-        if self.narrows:
-            bias: Tensor | None = cast(nn.Linear, self.net[0]).bias
-            out = self.net[1:](out if bias is None else out + bias)
+        if self.transforms_first:
+            bias: Tensor | None = cast(Linear, self.nn[0]).bias
+            out = self.nn[1:](out if bias is None else out + bias)
         else:
-            out = self.net(out)
-        return activate(self.activation, out)
+            out = self.nn(out)
+        return activate(self.act, out)
 
     def config(self) -> dict[str, Any]:
-        return {
-            "in_width": self.in_width,
-            "out_width": self.out_width,
-            "aggregator": self.aggregator,
-            "activation": self.activation,
-            "net": describe(self.net),
-            "eps": 0.0,  # a weight like others
-        }
-
-    @classmethod
-    def of(cls, config: dict[str, Any]) -> GIN:
-        return cls(**{**config, "net": build(config["net"])})
+        return arguments_of(self, eps=0.0)  # its value is stored with the weights

@@ -1,4 +1,4 @@
-"""Heads: what is said of a vertex, from its embedding, or of two, from theirs."""
+"""Heads: predictions for vertices, and scores for pairs of vertices, from their embeddings."""
 
 from __future__ import annotations
 
@@ -7,37 +7,38 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from d3gnn.nn.modules import build, describe
+from d3gnn.nn.arguments import arguments_of, from_arguments
+from d3gnn.nn.modules import describe
+from d3gnn.registry import register
 
-_KINDS: dict[str, type[AnyHead]] = {}
+_TYPES: dict[str, type[BaseHead]] = {}
 
 
-class AnyHead(nn.Module):
-    """What all heads have: a name, and a network `net` that reads embeddings; without one they stay."""
+class BaseHead(nn.Module):
+    """What all heads have: a name, and a network `net` that is applied to embeddings.
 
-    kind: ClassVar[str]
+    A custom head keeps the arguments of its constructor as attributes of the same names, for saving.
+    """
+
+    type_name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.kind = cls.__name__
-        _KINDS[cls.kind] = cls
+        cls.type_name = cls.__name__
+        register(_TYPES, cls.type_name, cls, "head")
 
     def __init__(self, net: nn.Module | None = None) -> None:
         super().__init__()
         self.net = nn.Identity() if net is None else net
-        describe(self.net)  # says what cannot be taken
-
-    def settings(self) -> dict[str, Any]:
-        """What makes this head again, beside its network."""
-        return {}
+        describe(self.net)  # refuses modules that cannot be saved
 
     def config(self) -> dict[str, Any]:
-        """What makes this head again, weights aside."""
-        return {"kind": self.kind, "net": describe(self.net), **self.settings()}
+        """How to build the head, without its weights, as plain values."""
+        return {"type": self.type_name, **arguments_of(self)}
 
 
-class Head(AnyHead):
-    """Says something of each vertex: a prediction, and a score that goes with it."""
+class Head(BaseHead):
+    """Predicts something for each vertex: a prediction, and a score that goes with it."""
 
     def predict(self, embedding: Tensor) -> Tensor:
         """Prediction and score of each row: [n, width] -> [n, 2]."""
@@ -45,9 +46,9 @@ class Head(AnyHead):
 
 
 class Classifier(Head):
-    """The class with the largest logit, from 0 on, and its probability by softmax.
+    """The class with the largest logit, counted from 0, and its probability by softmax.
 
-    `net` makes logits of an embedding; without one the embedding is the logits.
+    `net` maps an embedding to logits; without one, the embedding is the logits.
 
     >>> Classifier().predict(torch.tensor([[0.0, 2.0, 1.0]])).tolist()
     [[1.0, 0.66...]]
@@ -59,7 +60,7 @@ class Classifier(Head):
 
 
 class Regressor(Head):
-    """A number: the first that `net` makes of an embedding. It is its own score.
+    """A number: the first that `net` returns for an embedding. It is its own score.
 
     >>> Regressor().predict(torch.tensor([[0.5, 2.0]])).tolist()
     [[0.5, 0.5]]
@@ -70,9 +71,9 @@ class Regressor(Head):
         return torch.cat([first, first], 1)
 
 
-class PairHead(AnyHead):
-    """Gives pairs of vertices a score: those that queries ask for and, with `edges`, those that edges join,
-    as often as it changes.
+class PairHead(BaseHead):
+    """Scores pairs of vertices: those that queries ask for and, with `edges`, the two ends of every edge,
+    whenever that score changes.
     """
 
     def __init__(self, net: nn.Module | None = None, *, edges: bool = False) -> None:
@@ -83,49 +84,45 @@ class PairHead(AnyHead):
         """The score of each pair of rows: [n, width], [n, width] -> [n]."""
         raise NotImplementedError
 
-    def settings(self) -> dict[str, Any]:
-        return {"edges": self.edges}
 
-
-#: How two embeddings become what the network of a `LinkPredictor` reads.
-JOINS = ("product", "cat")
+#: How a `LinkPredictor` combines two embeddings.
+COMBINE = ("product", "cat")
 
 
 class LinkPredictor(PairHead):
-    """How likely there is an edge from one vertex to the other, from 0 to 1.
+    """The probability of an edge from one vertex to another.
 
-    `net` makes a logit, the first of its numbers, of the `product` of two embeddings, number by number, or of
-    the two side by side (`cat`). Without a net, the logit is their dot product.
+    `net` returns a logit, the first of its numbers. Its input is the elementwise `product` of two embeddings,
+    or the two concatenated (`combine="cat"`). Without a net, the logit is their dot product.
 
     >>> LinkPredictor().score(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, -1.0]])).tolist()
     [0.73...]
     """
 
-    def __init__(self, net: nn.Module | None = None, *, joins: str = "product", edges: bool = False) -> None:
-        if joins not in JOINS:
-            raise ValueError(f"joins={joins!r}: choose one of {', '.join(JOINS)}")
-        if joins == "cat" and net is None:
-            raise ValueError("joins='cat': a net is needed that makes a logit of two embeddings")
+    def __init__(
+        self, net: nn.Module | None = None, *, combine: str = "product", edges: bool = False
+    ) -> None:
+        if combine not in COMBINE:
+            raise ValueError(f"combine={combine!r}: choose one of {', '.join(COMBINE)}")
+        if combine == "cat" and net is None:
+            raise ValueError("combine='cat' needs a net, which maps two concatenated embeddings to a logit")
         super().__init__(net, edges=edges)
-        self.joins = joins
+        self.combine = combine
 
     def score(self, src: Tensor, dst: Tensor) -> Tensor:
         if isinstance(self.net, nn.Identity):
             return torch.sigmoid((src * dst).sum(1))
-        joined = src * dst if self.joins == "product" else torch.cat([src, dst], 1)
-        return torch.sigmoid(cast(Tensor, self.net(joined))[:, 0])
-
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"joins": self.joins}
+        combined = src * dst if self.combine == "product" else torch.cat([src, dst], 1)
+        return torch.sigmoid(cast(Tensor, self.net(combined))[:, 0])
 
 
-#: How alike two embeddings are.
+#: Measures of similarity.
 MEASURES = ("cosine", "dot")
 
 
 class Similarity(PairHead):
-    """How alike two vertices are: the `cosine` of the angle between what `net` makes of their embeddings, or
-    the `dot` product. The cosine with a vector of zeros is 0.
+    """The similarity of two vertices: the `cosine` of the angle between their embeddings, or the `dot`
+    product. `net`, if there is one, is applied to each embedding first. The cosine with a zero vector is 0.
 
     >>> Similarity().score(torch.tensor([[1.0, 0.0]]), torch.tensor([[2.0, 2.0]])).tolist()
     [0.70...]
@@ -143,14 +140,12 @@ class Similarity(PairHead):
             return nn.functional.cosine_similarity(one, other)
         return cast(Tensor, (one * other).sum(1))
 
-    def settings(self) -> dict[str, Any]:
-        return super().settings() | {"measure": self.measure}
-
 
 def make_head(config: dict[str, Any]) -> Head | PairHead:
-    """The head that `config` tells of, with new weights."""
-    settings = dict(config)
-    kind, net = settings.pop("kind"), settings.pop("net")
-    if kind not in _KINDS:
-        raise ValueError(f"no head {kind!r} is known; known are {', '.join(sorted(_KINDS))}")
-    return cast("Head | PairHead", _KINDS[kind](build(net), **settings))
+    """The head that `config` described, with new weights."""
+    arguments = dict(config)
+    name = arguments.pop("type")
+    if name not in _TYPES:
+        known = ", ".join(sorted(_TYPES))
+        raise ValueError(f"unknown head {name!r}: import the module that defines it; known are {known}")
+    return cast("Head | PairHead", _TYPES[name](**from_arguments(arguments)))

@@ -1,24 +1,25 @@
-"""The contract of a GNN layer: message, aggregator, update."""
+"""The contract of a layer: message, aggregation, update."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
+from d3gnn.nn.arguments import arguments_of, from_arguments
+from d3gnn.nn.forward import layer_forward
+from d3gnn.registry import register
 from d3gnn.types import Floats
 
-_KINDS: dict[str, type[Layer]] = {}
+_TYPES: dict[str, type[Layer]] = {}
 
-_ACTIVATIONS = {"relu": torch.relu_, "tanh": torch.tanh, "elu": nn.functional.elu, None: None}
-#: What a vertex's degree is, in numbers: the weights of its in-edges and of its loops, summed, the weight of
-#: its heaviest loop, and how many loops it has.
+#: Numbers in a vertex's degree: the summed weights of its in-edges and of its self-loops, the weight of its
+#: heaviest self-loop, and the number of self-loops.
 DEGREE_WIDTH = 4
 
 
 class Affine(NamedTuple):
-    """An update that is `aggregate @ left + root @ right + bias`, and 0 for what is below it if `relu`."""
+    """An update of the form `aggregate @ left + root @ right + bias`, followed by a relu if `relu`."""
 
     left: Floats
     right: Floats
@@ -27,153 +28,132 @@ class Affine(NamedTuple):
 
 
 class AttentionSpec(NamedTuple):
-    """What the aggregator `attention` computes; see `d3gnn.kernel.aggregators.attention`."""
+    """What the aggregation `attention` computes; see `d3gnn.kernel.aggregators.attention`."""
 
     heads: int
     channels: int
     slope: float = 0.2
-    #: [heads, channels], where a logit is a product with these.
-    scores: Floats | None = None
+    #: [heads, channels] if a logit is a product with these (GATv2).
+    scores: Tensor | None = None
 
 
 class Layer(nn.Module):
-    r"""One layer of message passing (the paper's section 3.3).
+    r"""One layer of message passing (section 3.3 of the paper).
 
-    .. math:: x_v' = \psi(\text{root}(x_v), \rho_{u \in N_{in}(v)} \text{message}(x_u))
+    .. math:: x_v' = \text{update}(\text{root}(x_v), \text{aggregate}_{u \in N_{in}(v)} \text{message}(x_u))
 
-    `message` and `root` are computed once per vertex, where the vertex lives, and travel from there; so a
-    layer should make each as narrow as its equation allows. `update` joins them. All three see a matrix with
-    one row per vertex and must treat rows independently.
+    A custom layer sets the attributes below, and implements `message`, `root` and `update`. Each gets a
+    matrix with one row per vertex and must treat rows independently. `message` and `root` are computed once
+    per vertex and sent over the network, so they should be as narrow as the equation allows.
+
+    A *width* is how many numbers a row has. It can differ from a convolution's channels: the output rows of a
+    GAT layer are heads * out_channels wide.
     """
 
-    #: Name of the aggregator, or several with commas between; see `d3gnn.kernel.aggregators`.
-    aggregator: str
-    #: Of the aggregator `attention`.
+    #: Name of the aggregation, or several joined by commas; see `d3gnn.nn.aggregation`.
+    aggr: str
+    #: Settings of the aggregation `attention`.
     attention: AttentionSpec | None = None
+    #: Widths of the rows: of input, output, message and root.
     in_width: int
     out_width: int
     message_width: int
     root_width: int
-    #: Whether message and root are both the vertex's value itself: it then travels once.
-    sends_value: bool = False
-    #: What `update` computes, where that is so simple: for a few rows, a call of torch takes longer than the
-    #: arithmetic. Known after `prepare`.
-    affine: Affine | None = None
-    #: How many numbers the features of an edge have, and how many `edge` makes of them; 0 for none. Numbers
-    #: that an edge lacks are `edge_default`. For all aggregators but attention it is one number, by which
-    #: the message is multiplied.
-    edge_in: int = 0
+    #: Whether `message` and `root` both return the input row unchanged; it is then sent only once.
+    sends_input: bool = False
+    #: Numbers that each edge must have as features, and the numbers that `edge` returns; 0 for none. A number
+    #: that an edge lacks is replaced by `edge_default`. Without `edge_message` and attention, `edge_width` is
+    #: at most 1: the weight by which the edge's message is multiplied.
+    edge_dim: int = 0
     edge_width: int = 0
     edge_default: float = 0.0
-    #: Whether messages depend on their destination: it then gets its own message as well.
+    #: Whether messages depend on their destination: the destination's own message is then available too.
     reads_destination: bool = False
-    #: How wide messages are that the layer makes for each edge.
-    joined_width: int = 0
-    #: Whether edges from a vertex to itself carry nothing.
-    skips_loops: bool = False
-    #: Whether `message`, `root` and `update` want to know degrees: x has DEGREE_WIDTH numbers more, behind
-    #: its own.
-    uses_degree: bool = False
-    kind: ClassVar[str]
+    #: Width of the rows that `edge_message` returns.
+    edge_message_width: int = 0
+    #: Whether edges from a vertex to itself carry no message.
+    skips_self_loops: bool = False
+    #: Whether `message` and `root` read the vertex's degree: DEGREE_WIDTH more numbers at the end of a row.
+    needs_degree: bool = False
+    #: The update as matrices, if it is that simple; set by `prepare`. For a few rows, calling torch takes
+    #: longer than the arithmetic.
+    affine: Affine | None = None
+    #: The name of the class, under which the layer is saved.
+    type_name: ClassVar[str]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls.kind = cls.__name__
-        _KINDS[cls.kind] = cls
+        cls.type_name = cls.__name__
+        register(_TYPES, cls.type_name, cls, "layer")
 
     def message(self, x: Tensor) -> Tensor:
-        """What a source sends along its out-edges: [n, in_width] -> [n, message_width]."""
+        """What a vertex sends along its out-edges: [n, in_width] -> [n, message_width]."""
         raise NotImplementedError
 
     def root(self, x: Tensor) -> Tensor:
-        """What a vertex keeps of itself for its own update: [n, in_width] -> [n, root_width]."""
+        """What a vertex keeps for its own update: [n, in_width] -> [n, root_width]."""
         raise NotImplementedError
 
     def edge(self, features: Tensor) -> Tensor:
-        """What an edge adds to its messages: [n, edge_in] -> [n, edge_width]."""
+        """What an edge contributes to its messages: [n, edge_dim] -> [n, edge_width]."""
         return features
 
     def edge_message(self, source: Tensor, destination: Tensor, edge: Tensor) -> Tensor:
-        """What travels along each edge, of what its two ends and the edge itself gave: [n, joined_width].
+        """The message of each edge, if it depends on more than its source: [n, edge_message_width].
 
-        A layer that has this is recomputed at every vertex into which a message has changed. One without it
-        sends what `message` gives, times the edge's one value where it has one, and keeps up by differences.
-        Set `joined_width`, and `reads_destination` if messages depend on their destination.
+        `source` and `destination` are `message` of the two ends, `edge` is what `edge` returned. Set
+        `edge_message_width`, and `reads_destination` if the destination is used. Such a layer recomputes a
+        vertex from all its in-edges when one message changes; the others update it incrementally.
         """
         raise NotImplementedError
 
     @property
     def makes_edge_messages(self) -> bool:
-        """Whether the layer has an `edge_message` of its own."""
+        """Whether the layer implements `edge_message`."""
         return type(self).edge_message is not Layer.edge_message
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
-        """The new value: [n, root_width], [n, aggregate_width] -> [n, out_width]."""
+        """The output: [n, root_width], [n, aggregate_width] -> [n, out_width]."""
         raise NotImplementedError
 
     @property
     def aggregate_width(self) -> int:
-        """How many numbers messages are joined to."""
+        """Width of the aggregated messages."""
         if self.attention is not None:
             return self.attention.heads * (2 + self.attention.channels) + self.edge_width
-        width = self.joined_width if self.makes_edge_messages else self.message_width
-        return len(self.aggregator.split(",")) * width
+        width = self.edge_message_width if self.makes_edge_messages else self.message_width
+        return len(self.aggr.split(",")) * width
 
     def prepare(self) -> None:
-        """Called once before the layer serves: lay out weights for speed. They stay fixed from then on."""
+        """Lay out weights for speed. Called once, before inference; the weights then stay as they are."""
 
-    def forward(self, root: Tensor, aggregate: Tensor) -> Tensor:
-        return self.update(root, aggregate)
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        """A static pass over a whole graph: [n, in_width] -> [n, out_width]. See `GNN.forward`."""
+        return layer_forward(self, x, edge_index, edge_attr)
 
     def config(self) -> dict[str, Any]:
-        """The arguments that make this layer again, as plain values."""
-        raise NotImplementedError
+        """The constructor's arguments as plain values, read from attributes of the same names.
+
+        Override it if the layer does not keep its arguments as attributes.
+        """
+        return arguments_of(self)
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> Layer:
-        """The layer that `config` tells of, with new weights."""
-        return cls(**config)
+    def from_config(cls, config: dict[str, Any]) -> Layer:
+        """The layer with these arguments and new weights."""
+        return cls(**from_arguments(config))
 
 
-def activate(name: str | None, x: Tensor) -> Tensor:
-    """Apply an activation by name, in place where that is faster; None leaves x as it is."""
-    function = _ACTIVATIONS[name]
-    return x if function is None else function(x)
-
-
-def check_activation(name: str | None) -> str | None:
-    if name not in _ACTIVATIONS:
-        known = ", ".join(str(a) for a in _ACTIVATIONS)
-        raise ValueError(f"activation={name!r}: choose one of {known}")
-    return name
-
-
-def check_aggregator(names: str) -> str:
-    """Refuse names of aggregators that layers cannot be made with."""
-    known = ("sum", "mean", "max", "min")
-    given = names.split(",")
-    if not set(given) <= set(known) or len(set(given)) < len(given):
-        raise ValueError(
-            f"aggregator={names!r}: choose of {', '.join(known)}, or several with commas between"
-        )
-    return names
-
-
-def is_linear(aggregator: str) -> bool:
-    """Whether weights may be applied before messages are joined instead of after."""
-    return aggregator in ("sum", "mean")
-
-
-def check_widths(in_width: int, out_width: int) -> tuple[int, int]:
-    if in_width < 1 or out_width < 1:
-        raise ValueError(f"widths {in_width} -> {out_width}: at least 1 each, please")
-    return in_width, out_width
+def layer_config(layer: Layer) -> dict[str, Any]:
+    """The layer's class and arguments as plain values."""
+    return {"type": layer.type_name, **layer.config()}
 
 
 def make_layer(config: dict[str, Any]) -> Layer:
-    """A layer from `{"kind": ..., **config}`."""
+    """The layer that `layer_config` described, with new weights."""
     arguments = dict(config)
-    kind = arguments.pop("kind", None)
-    if kind not in _KINDS:
-        raise ValueError(f"no layer of kind {kind!r} is known; known are {', '.join(sorted(_KINDS))}")
-    return _KINDS[kind].of(arguments)
+    name = arguments.pop("type", None)
+    if name not in _TYPES:
+        known = ", ".join(sorted(_TYPES))
+        raise ValueError(f"unknown layer {name!r}: import the module that defines it; known are {known}")
+    return _TYPES[name].from_config(arguments)

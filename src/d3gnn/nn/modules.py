@@ -1,4 +1,4 @@
-"""Modules that work on each row alone, as plain values: so that models are saved without pickle."""
+"""Modules of torch that work on each row alone, as plain values, so that models are saved without pickle."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 
 class Jump(nn.Module):
-    """Jumping knowledge at the end of a model: of rows with the last layer's output and then what was kept of
-    the earlier ones, all of them in the order of the layers (`cat`), or the largest of each number (`max`).
+    """Jumping knowledge at the end of a model (Xu et al., 2018).
+
+    A row holds the last layer's output, followed by what was kept of earlier layers. `cat` moves the last
+    output behind the earlier ones; `max` takes the larger of each number.
 
     >>> Jump("cat", 2)(torch.tensor([[5.0, 6.0, 1.0, 2.0, 3.0, 4.0]]))
     tensor([[1., 2., 3., 4., 5., 6.]])
@@ -26,7 +28,7 @@ class Jump(nn.Module):
         return torch.cat([kept, last], 1) if self.mode == "cat" else torch.maximum(kept, last)
 
 
-#: Modules by name, and the attributes that their constructors take.
+#: Modules that can be saved, with the attributes that their constructors take.
 _SETTINGS: dict[type[nn.Module], tuple[str, ...]] = {
     nn.Identity: (),
     nn.ReLU: (),
@@ -54,19 +56,19 @@ _KNOWN = {kind.__name__: kind for kind in _SETTINGS}
 
 
 def describe(module: nn.Module) -> dict[str, Any]:
-    """The module as plain values, without its weights; `TypeError` names one that is not known.
+    """The module as plain values, without its weights; `TypeError` names a module that is not supported.
 
     >>> describe(nn.Sequential(nn.Linear(2, 3), nn.ReLU()))
     {'module': 'Sequential', 'of': [{'module': 'Linear', 'in_features': 2, ...
     """
     kind = type(module)
     if kind not in _SETTINGS:
-        raise TypeError(f"{kind.__name__} cannot be taken; known are {', '.join(sorted(_KNOWN))}")
+        raise TypeError(f"{kind.__name__} is not supported; use {', '.join(sorted(_KNOWN))}")
     if isinstance(module, nn.Sequential):
         return {"module": "Sequential", "of": [describe(each) for each in module]}
     if isinstance(module, nn.BatchNorm1d) and not module.track_running_stats:
         raise TypeError(
-            "BatchNorm1d without running statistics looks at all rows at once: it cannot be taken"
+            "BatchNorm1d without running statistics reads several rows at once: use track_running_stats=True"
         )
     settings = {name: getattr(module, name) for name in _SETTINGS[kind]}
     if isinstance(module, nn.LayerNorm):
@@ -77,24 +79,37 @@ def describe(module: nn.Module) -> dict[str, Any]:
 
 
 def build(described: dict[str, Any]) -> nn.Module:
-    """The module that `describe` described, with new weights."""
+    """The module that `describe` returned, with new weights."""
     settings = dict(described)
     name = settings.pop("module")
     if name == "Sequential":
         return nn.Sequential(*(build(each) for each in settings["of"]))
     if name not in _KNOWN:
-        raise ValueError(f"no module {name!r} is known; known are {', '.join(sorted(_KNOWN))}")
+        raise ValueError(f"unknown module {name!r}; known are {', '.join(sorted(_KNOWN))}")
     make: Callable[..., nn.Module] = _KNOWN[name]
     return make(**settings)
 
 
-def out_width(module: nn.Module, in_width: int) -> int:
-    """How wide rows are behind a module that takes rows so wide."""
+def in_features(module: nn.Module) -> int | None:
+    """The width of the rows that a module takes; None if it takes any."""
+    if isinstance(module, nn.Linear):
+        return module.in_features
+    if isinstance(module, nn.BatchNorm1d):
+        return module.num_features
+    if isinstance(module, nn.LayerNorm):
+        return module.normalized_shape[-1]
+    if isinstance(module, nn.Sequential):
+        return next((width for each in module if (width := in_features(each)) is not None), None)
+    return None
+
+
+def out_features(module: nn.Module, width: int) -> int:
+    """The width of the rows that a module returns for rows of this width."""
     if isinstance(module, nn.Linear):
         return module.out_features
     if isinstance(module, Jump) and module.mode == "max":
         return module.width
     if isinstance(module, nn.Sequential):
         for each in module:
-            in_width = out_width(each, in_width)
-    return in_width
+            width = out_features(each, width)
+    return width

@@ -1,31 +1,41 @@
-"""A layer with what follows it at each vertex, and what is kept of earlier layers: normalisation, activation,
-skip connections, jumping knowledge.
+"""A layer with what surrounds it at each vertex: normalisation, activation, skip connections, jumping
+knowledge.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 
-from d3gnn.nn.layer import DEGREE_WIDTH, AttentionSpec, Layer, make_layer
-from d3gnn.nn.modules import build, describe, out_width
+from d3gnn.nn.arguments import arguments_of
+from d3gnn.nn.layer import DEGREE_WIDTH, AttentionSpec, Layer, layer_config, make_layer
+from d3gnn.nn.modules import Jump, out_features
 
 Keep = Literal["cat", "max"]
 
 
 class Stage(Layer):
-    r"""A layer, then `after` (modules that work on each row alone), then a skip connection.
+    r"""A layer, then `after`, then a skip connection; optionally with rows that keep earlier outputs.
 
     .. math:: x_v' = \text{after}(\text{layer}(x)_v) \; [+ \; x_v \text{ if } \texttt{residual}]
 
-    What earlier layers gave is carried along in the row, `carried` numbers behind the layer's own input: with
-    `keep`, the input is added to it, side by side (`cat`) or as the larger of each number (`max`). `ends`
-    makes the output of the whole row at last: the layer's output, and behind it what was carried.
+    after:
+        Modules that work on each row alone, such as a normalisation and an activation.
+    residual:
+        Add the input to the output.
+    carried:
+        Numbers behind the layer's own input in each row: outputs of earlier layers, kept for `final`.
+    keep:
+        Add the layer's input to the carried numbers: concatenated (`cat`), or the larger of each (`max`).
+    final:
+        A module that makes the output from the whole row: the layer's output, followed by the carried
+        numbers.
 
-    >>> from d3gnn.nn import SAGE
-    >>> Stage(SAGE(8, 16), nn.ReLU(), carried=3, keep="cat").out_width
+    >>> from d3gnn.nn import SAGEConv
+    >>> Stage(SAGEConv(8, 16), nn.ReLU(), carried=3, keep="cat").out_width
     27
     """
 
@@ -37,25 +47,25 @@ class Stage(Layer):
         residual: bool = False,
         carried: int = 0,
         keep: Keep | None = None,
-        ends: nn.Module | None = None,
+        final: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.layer, self.after, self.ends = layer, after or nn.Identity(), ends or nn.Identity()
+        self.layer, self.after, self.final = layer, after or nn.Identity(), final or nn.Identity()
         self.residual, self.carried, self.keep = residual, carried, keep
         own = layer.in_width
-        width = out_width(self.after, layer.out_width)
+        width = out_features(self.after, layer.out_width)
         if residual and width != own:
-            raise ValueError(f"a skip connection from {own} numbers to {width}: they must be as many")
+            raise ValueError(f"residual=True adds {own} inputs to {width} outputs: they must be equally many")
         if keep == "max" and carried not in (0, own):
-            raise ValueError(f"the larger of {carried} and {own} numbers: they must be as many")
+            raise ValueError(f"keep='max' compares {own} inputs with carried={carried}: use 0 or {own}")
         self._kept = {"cat": carried + own, "max": own}[keep] if keep else carried
         self.in_width = own + carried
-        self.out_width = out_width(self.ends, width + self._kept)
-        # An update that needs the input itself gets it with the root, unless the root is just that.
-        self._input = own if (residual or keep) and not layer.sends_value else 0
-        _be_like(self, layer)
+        self.out_width = out_features(self.final, width + self._kept)
+        # An update that needs the input itself gets it beside the root, unless the root is the input.
+        self._input = own if (residual or keep) and not layer.sends_input else 0
+        copy_contract(layer, self)
         self.root_width = layer.root_width + self._input + carried
-        self.sends_value = layer.sends_value and not carried
+        self.sends_input = layer.sends_input and not carried
 
     @property
     def attention(self) -> AttentionSpec | None:  # type: ignore[override]
@@ -63,7 +73,7 @@ class Stage(Layer):
 
     def prepare(self) -> None:
         self.layer.prepare()
-        if isinstance(self.after, nn.Identity) and isinstance(self.ends, nn.Identity):
+        if isinstance(self.after, nn.Identity) and isinstance(self.final, nn.Identity):
             plain = not (self.residual or self.keep or self.carried)
             self.affine = self.layer.affine if plain else None
 
@@ -76,7 +86,7 @@ class Stage(Layer):
         if self._input:
             parts.append(x[:, : self.layer.in_width])
         if self.carried:
-            parts.append(self._carried(x))
+            parts.append(x[:, self.layer.in_width : self.in_width])
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def edge(self, features: Tensor) -> Tensor:
@@ -90,9 +100,9 @@ class Stage(Layer):
         return self.layer.makes_edge_messages
 
     def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
-        mine = self.layer.root_width
-        own, carried = root[:, :mine], root[:, mine + self._input :]
-        x = root[:, mine : mine + self._input] if self._input else own
+        split = self.layer.root_width
+        own, carried = root[:, :split], root[:, split + self._input :]
+        x = root[:, split : split + self._input] if self._input else own
         out = self.after(self.layer.update(own, aggregate))
         if self.residual:
             out = out + x
@@ -101,95 +111,66 @@ class Stage(Layer):
         elif self.keep == "max":
             carried = torch.maximum(carried, x) if self.carried else x
         row = torch.cat([out, carried], 1) if self._kept else out
-        return cast(Tensor, self.ends(row))
+        return cast(Tensor, self.final(row))
 
     def config(self) -> dict[str, Any]:
-        return {
-            "layer": {"kind": self.layer.kind, **self.layer.config()},
-            "after": describe(self.after),
-            "residual": self.residual,
-            "carried": self.carried,
-            "keep": self.keep,
-            "ends": describe(self.ends),
-        }
+        return arguments_of(self, layer=layer_config(self.layer))
 
     @classmethod
-    def of(cls, config: dict[str, Any]) -> Stage:
-        return cls(
-            make_layer(config["layer"]),
-            build(config["after"]),
-            residual=config["residual"],
-            carried=config["carried"],
-            keep=config["keep"],
-            ends=build(config["ends"]),
-        )
+    def from_config(cls, config: dict[str, Any]) -> Layer:
+        return super().from_config(config | {"layer": make_layer(config["layer"])})
 
     def _own(self, x: Tensor) -> Tensor:
-        """The layer's own input; with the degree behind it, if it wants that."""
+        """The layer's own input, followed by the degree if it needs that."""
         own = x[:, : self.layer.in_width]
-        return torch.cat([own, x[:, -DEGREE_WIDTH:]], 1) if self.uses_degree else own
-
-    def _carried(self, x: Tensor) -> Tensor:
-        return x[:, self.layer.in_width : self.in_width]
+        return torch.cat([own, x[:, -DEGREE_WIDTH:]], 1) if self.needs_degree else own
 
 
-def _be_like(outer: Layer, layer: Layer) -> None:
-    """On edges, a layer around another is as that one."""
-    outer.aggregator, outer.message_width = layer.aggregator, layer.message_width
-    outer.edge_in, outer.edge_width, outer.edge_default = layer.edge_in, layer.edge_width, layer.edge_default
-    outer.reads_destination, outer.skips_loops = layer.reads_destination, layer.skips_loops
-    outer.uses_degree, outer.joined_width = layer.uses_degree, layer.joined_width
+def copy_contract(layer: Layer, outer: Layer) -> None:
+    """Give a layer around another one the same properties along edges."""
+    outer.aggr, outer.message_width = layer.aggr, layer.message_width
+    outer.edge_dim, outer.edge_width, outer.edge_default = (
+        layer.edge_dim,
+        layer.edge_width,
+        layer.edge_default,
+    )
+    outer.reads_destination, outer.skips_self_loops = layer.reads_destination, layer.skips_self_loops
+    outer.needs_degree, outer.edge_message_width = layer.needs_degree, layer.edge_message_width
 
 
-class WithDegree(Layer):
-    """A layer in a model of which some layers want to know degrees: they ride at the end of every row.
+def stages_of(
+    layers: Sequence[Layer], after: Sequence[nn.Module], jk: str | None, lin: nn.Module | None
+) -> list[Layer]:
+    """Layers with modules after each, and jumping knowledge at the end, as in PyG's models.
 
-    Those numbers are `DEGREE_WIDTH`: the weights of in-edges, of loops, of the heaviest loop, and how many
-    loops there are. `passes_on` says whether a later layer wants them too.
+    `jk` is None, `last`, `cat` or `max`. With jumping knowledge, `after` applies to the last layer too, and
+    `lin` makes the output. Layers that need no stage are returned as they are.
     """
+    last = len(layers) - 1
+    keep = cast(Keep, jk) if jk in ("cat", "max") else None
+    stages: list[Layer] = []
+    carried = 0
+    for i, (layer, following) in enumerate(zip(layers, after, strict=True)):
+        if i == last and jk is None:
+            stages.append(layer)
+            break
+        final: list[nn.Module] = []
+        if i == last:
+            final = [Jump(keep, out_features(following, layer.out_width))] if keep and i else []
+            final += [lin] if lin is not None else []
+        kept = keep if i else None
+        if not isinstance(following, nn.Identity) or carried or kept or final:
+            stages.append(Stage(layer, following, carried=carried, keep=kept, final=in_sequence(final)))
+        else:
+            stages.append(layer)
+        if kept:
+            carried = carried + layer.in_width if kept == "cat" else layer.in_width
+    return stages
 
-    def __init__(self, layer: Layer, passes_on: bool) -> None:
-        super().__init__()
-        self._layer, self.passes_on = [layer], passes_on  # in a list: the weights belong to the model
-        more = DEGREE_WIDTH if passes_on else 0
-        self.in_width, self.out_width = layer.in_width + DEGREE_WIDTH, layer.out_width + more
-        self.root_width = layer.root_width + more
-        _be_like(self, layer)
 
-    @property
-    def layer(self) -> Layer:
-        return self._layer[0]
-
-    @property
-    def attention(self) -> AttentionSpec | None:  # type: ignore[override]
-        return self.layer.attention
-
-    def prepare(self) -> None:
-        self.layer.prepare()
-
-    def message(self, x: Tensor) -> Tensor:
-        return self.layer.message(self._seen(x))
-
-    def root(self, x: Tensor) -> Tensor:
-        root = self.layer.root(self._seen(x))
-        return torch.cat([root, x[:, -DEGREE_WIDTH:]], 1) if self.passes_on else root
-
-    def edge(self, features: Tensor) -> Tensor:
-        return self.layer.edge(features)
-
-    def edge_message(self, source: Tensor, destination: Tensor, edge: Tensor) -> Tensor:
-        return self.layer.edge_message(source, destination, edge)
-
-    @property
-    def makes_edge_messages(self) -> bool:
-        return self.layer.makes_edge_messages
-
-    def update(self, root: Tensor, aggregate: Tensor) -> Tensor:
-        out = self.layer.update(root[:, : self.layer.root_width], aggregate)
-        return torch.cat([out, root[:, -DEGREE_WIDTH:]], 1) if self.passes_on else out
-
-    def config(self) -> dict[str, Any]:
-        return self.layer.config()
-
-    def _seen(self, x: Tensor) -> Tensor:
-        return x if self.uses_degree else x[:, :-DEGREE_WIDTH]
+def in_sequence(modules: Sequence[nn.Module]) -> nn.Module:
+    """Several modules as one, without those that do nothing in inference."""
+    doing = [module for module in modules if not isinstance(module, nn.Identity | nn.Dropout)]
+    if not doing:
+        return nn.Identity()
+    return doing[0] if len(doing) == 1 else nn.Sequential(*doing)

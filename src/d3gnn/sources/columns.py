@@ -1,4 +1,4 @@
-"""Which column of an edge list is what, and its values as arrays."""
+"""The columns of an edge list: which one is what, and their values as arrays."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _TIME_NAMES = (
 )
 _OP_NAMES = ("op", "operation")
 _MICROSECONDS = 1_000_000
-#: 1973 in seconds since 1970: a later column whose values all reach it is a clock, not a weight or a rating.
+#: 1973 in seconds since 1970: a column whose values all reach it is a clock, not a weight or a rating.
 _CLOCK = 100_000_000
 
 
@@ -75,14 +75,14 @@ def names_ends(names: Sequence[str]) -> bool:
 
 
 def names_time(names: Sequence[str]) -> int | None:
-    """The position of the first column that is called as times are."""
+    """The position of the first column with a usual name of times."""
     return _first_named(names, _TIME_NAMES, ())
 
 
 def find_roles(path: Path, table: Any, names: Sequence[str] | None) -> Roles:
     """Columns by their names; those without a known name by position and content."""
     if table.num_rows == 0:
-        raise EdgeListError(f"{path} holds no edges; give at least one row with a source and a target")
+        raise EdgeListError(f"{path} has no edges; write at least one row with a source and a target")
     columns = range(table.num_columns)
     op = _first_named(names or (), _OP_NAMES, ())
     if op is None:
@@ -110,12 +110,12 @@ def find_roles(path: Path, table: Any, names: Sequence[str] | None) -> Roles:
 
 
 def is_integers(column: Any) -> bool:
-    """Whether every value is there and is an integer."""
+    """Whether all values are integers and none is null."""
     return bool(column.null_count == 0 and pa.types.is_integer(column.type))
 
 
 def ids_of(path: Path, src: Any, dst: Any) -> tuple[Any, Any]:
-    """Both ends as int64 arrays, or both as string arrays where some id is no integer."""
+    """Both ends as int64 arrays; as string arrays if some id is not an integer."""
     for name, column in (("source", src), ("target", dst)):
         if column.null_count:
             raise EdgeListError(
@@ -153,7 +153,7 @@ def times_of(path: Path, table: Any, position: int | None) -> Ints:
 
 
 def ops_of(path: Path, table: Any, position: int | None) -> Small:
-    """+1 for an edge that comes, -1 for one that goes."""
+    """+1 for a created edge, -1 for a deleted one."""
     if position is None:
         return np.ones(table.num_rows, dtype=np.int8)
     signs = pc.utf8_trim_whitespace(table.column(position).cast(pa.string()))

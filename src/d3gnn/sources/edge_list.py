@@ -1,4 +1,4 @@
-"""Any edge list, read into arrays that are ordered by time."""
+"""Edge lists as arrays in the order of time."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from d3gnn.types import Ints, Small
 
 __all__ = ["EdgeList", "EdgeListError", "read_edge_list"]
 
-#: An int64 array or a pyarrow string array; pyarrow has no types to say so with.
+#: An int64 array or a pyarrow string array; pyarrow has no static types.
 Ids: TypeAlias = Any
 
 
 @dataclass(frozen=True, eq=False)
 class EdgeList:
-    """Edges in the order of their times; edges of the same time keep the order of the file.
+    """Edges in the order of their times; edges with equal times are in the order of the file.
 
-    `src` and `dst` are int64 arrays, or both pyarrow string arrays where some id is no integer. `time` is
-    int64: integers as the file has them, microseconds where it has fractional seconds or dates, the position
-    in the file where it has no time. `op` is +1 for an edge that comes and -1 for one that goes.
+    `src` and `dst` are int64 arrays, or both pyarrow string arrays if some id is not an integer. `time` is
+    int64: the file's integers, microseconds for fractional seconds or dates, or the position in the file if
+    it has no times. `op` is +1 for a created edge and -1 for a deleted one.
     """
 
     src: Ids
@@ -46,8 +46,8 @@ def read_edge_list(path: str | PathLike[str], *, limit: int | None = None) -> Ed
     Text is separated by white space, comma, tab or semicolon; lines that begin with # or % are comments. A
     header names the columns (`src,dst,time`, `u,v,t`, `source,target,timestamp`, ...). Without one the first
     two columns are the ids, and the time is the first later column that looks like a clock or a date, else
-    the third column if it holds integers. A column of only + and - says which edges come and which go;
-    if it is the second, the time is the first. `limit` keeps that many of the earliest edges.
+    the third column if it has integers. A column of only + and - creates and deletes edges; if it is the
+    second, the time is the first. `limit` keeps only the earliest edges.
 
     >>> from tempfile import NamedTemporaryFile
     >>> with NamedTemporaryFile("w") as file:
@@ -58,18 +58,18 @@ def read_edge_list(path: str | PathLike[str], *, limit: int | None = None) -> Ed
     """
     path = Path(path)
     if limit is not None and limit < 0:
-        raise ValueError(f"limit must be 0 or more, or None for all edges; it was {limit}")
+        raise ValueError(f"limit={limit}: must be 0 or more, or None for all edges")
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"edge list {path} {what}; give the path of a text or Parquet file")
     try:
         edges = _from_parquet(path) if is_parquet(path) else _from_text(path)
     except pa.ArrowInvalid as error:
-        raise EdgeListError(f"{path} cannot be read as an edge list: {error}; {_cure(error)}") from error
+        raise EdgeListError(f"{path} cannot be read as an edge list: {error}; {_advice(error)}") from error
     return _in_time_order(edges, limit)
 
 
-def _cure(error: Exception) -> str:
+def _advice(error: Exception) -> str:
     if "UTF8" in str(error):
         return "save it as UTF-8"
     return "give every line the same number of columns" if "CSV" in str(error) else "write the file again"
@@ -87,7 +87,7 @@ def _from_text(path: Path) -> EdgeList:
     roles = find_roles(path, table, text.header)
     ends = [roles.src, roles.dst]
     if not all(is_integers(table.column(end)) for end in ends):
-        # Guessed types lose what strings keep: leading zeros, ids beyond 64 bits, "NA" and "true" as names.
+        # Inferred types lose leading zeros, ids beyond 64 bits, and "NA" and "true" as names.
         src, dst = read_text(text, as_strings=ends).select(ends).columns
     else:
         src, dst = table.column(roles.src), table.column(roles.dst)

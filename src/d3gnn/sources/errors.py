@@ -1,7 +1,7 @@
-"""What a source says when it cannot read its input."""
+"""Errors of sources."""
 
 from __future__ import annotations
 
 
 class EdgeListError(ValueError):
-    """An edge list that cannot be read: what was wrong, where, and what to do."""
+    """An input that cannot be read; the message has the file, what is wrong, and what to do."""

@@ -1,44 +1,64 @@
-"""Events from files, as Spark DataFrames: a stream of them, or what is there now."""
+"""Events from files as Spark DataFrames, streaming or not."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from d3gnn.sources.files import NANOSECONDS, Files, TimeUnit
+from d3gnn.sources.files import Files, TimeUnit
+from d3gnn.sources.sample import NANOSECONDS
 from d3gnn.sources.text import BRACKETS, SEPARATORS
 
-__all__ = ["cut", "stream_events"]
+__all__ = ["cut", "stream_events", "union_events"]
 
 _MICROSECONDS = 1_000_000
 _IN_MICROSECONDS = {"s": _MICROSECONDS, "ms": 1000, "us": 1}
 _ZONE = r"(?i)(z|utc|[+-]\d{2}:?\d{2})$"
 _NANOS = "spark.sql.legacy.parquet.nanosAsLong"
-#: When the first piece of a file that was cut seems to be written; any time that is over will do.
+#: Modification time of the first piece of a file that was cut; any time in the past will do.
 _FIRST_PIECE = 1_000_000_000
 
 
 def stream_events(spark: SparkSession, files: Files, **limits: Any) -> DataFrame:
-    """The events of the files that are there, and of those that come; each file is read once.
+    """The events of all files, present and future, as a stream; each file is read once.
 
-    `limits` are Spark's for one batch: `maxFilesPerTrigger` or `maxBytesPerTrigger`. An event has arrived
-    when its file was last written, unless the file has a column for it.
+    `limits` are Spark's for one batch: `maxFilesPerTrigger` or `maxBytesPerTrigger`. Events arrive when their
+    file was last written, unless the file has a column `arrival`.
     """
     reader = spark.readStream.options(**limits)
-    # By default Spark passes over files that are a week older than others: copies that kept their times.
+    # By default Spark ignores files that are a week older than others, such as copies that kept their times.
     reader = reader.option("maxFileAge", "36500d")
     return _events(spark, reader, files)
 
 
-def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
-    """Copy a file of events into a folder of Parquet files with `size` events each; how to read these.
+def union_events(streams: Sequence[DataFrame], files: Sequence[Files]) -> DataFrame:
+    """One stream of the events of several inputs; a single one stays as it is."""
+    if len(streams) == 1:
+        return streams[0]
+    text_keys = any(dict(stream.dtypes).get("key") == "string" for stream in streams)
+    completed = []
+    for stream, of in zip(streams, files, strict=True):
+        # A row that lacks a column has a null there, which is no default: all rows need these columns.
+        usual = of.element or ("edge" if "dst" in stream.columns else "vertex")
+        defaults = {"op": F.lit("create"), "element": F.lit(usual), "time": F.lit(0).cast("bigint")}
+        missing = {name: column for name, column in defaults.items() if name not in stream.columns}
+        if text_keys and "key" in stream.columns:
+            missing["key"] = F.col("key").cast("string")
+        completed.append(stream.withColumns(missing))
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), completed)
 
-    A folder that is complete already stays as it is.
+
+def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
+    """Copy a file into a folder of Parquet files with `size` events each; returns how to read these.
+
+    A folder that is complete is kept.
     """
     events = _events(spark, spark.read, files)
     if not (folder / "_SUCCESS").exists():
@@ -46,7 +66,7 @@ def cut(spark: SparkSession, files: Files, folder: Path, size: int) -> Files:
     for i, piece in enumerate(sorted(folder.glob("*.parquet"), key=_piece_number)):
         os.utime(piece, (_FIRST_PIECE + i,) * 2)  # a stream takes the oldest first
     columns = dict(events.dtypes)
-    return Files(str(folder), "parquet", columns, {name: name for name in columns}, files.edges, files.ids)
+    return Files(str(folder), "parquet", columns, {name: name for name in columns}, files.element, files.ids)
 
 
 def _piece_number(piece: Path) -> int:
@@ -66,15 +86,18 @@ def _events(spark: SparkSession, reader: Any, files: Files) -> DataFrame:
     rows = _text(reader, files, where) if files.format == "text" else _table(reader, files, where)
     made = {role: _column(role, name, files) for role, name in files.roles.items()}
     made.setdefault("arrival", F.unix_micros("_metadata.file_modification_time"))
-    if files.edges:
-        made["element"] = F.lit("edge")
+    if files.values:
+        numbers = [_quoted(name).cast("float") for name in files.values]
+        made["value"] = F.when(F.coalesce(*numbers).isNotNull(), F.array(*numbers))
+    if files.element is not None:
+        made["element"] = F.lit(files.element)
     if files.format != "parquet":
         made = _without_gaps(made)
     return rows.select(*(column.alias(role) for role, column in made.items()))
 
 
 def _without_gaps(made: dict[str, Column]) -> dict[str, Column]:
-    """In text and JSON, where most rows leave something out, that is as good as no column."""
+    """Defaults for what rows of text and JSON leave out, as for an absent column."""
     filled = {"op": F.coalesce(made.get("op", F.lit(None)), F.lit("create"))}
     if "dst" in made and "element" in made:
         usual = F.when(made["dst"].isNull(), "vertex").otherwise("edge")
@@ -91,7 +114,7 @@ def _table(reader: Any, files: Files, where: str) -> DataFrame:
     if files.format == "csv":
         reader = reader.option("sep", files.delimiter).option("header", files.header)
         reader = reader.option("ignoreLeadingWhiteSpace", "true").option("ignoreTrailingWhiteSpace", "true")
-        # A file whose header says otherwise must not be read by position.
+        # A file with another header must not be read by position.
         reader = reader.option("enforceSchema", "false")
         if files.comment:
             reader = reader.option("comment", files.comment)
@@ -100,7 +123,7 @@ def _table(reader: Any, files: Files, where: str) -> DataFrame:
 
 
 def _text(reader: Any, files: Files, where: str) -> DataFrame:
-    """Lines of columns between white space, which Spark's CSV cannot read where there are several blanks."""
+    """Lines of columns between white space; Spark's CSV cannot read several blanks in a row."""
     lines: DataFrame = reader.format("text").load(where)
     line = F.trim(F.translate("value", "\t\r", "  "))
     kept = line != ""
@@ -124,8 +147,12 @@ def _ddl(files: Files) -> str:
 # ------------------------------------------------------------------ columns
 
 
+def _quoted(name: str) -> Column:
+    return F.col(f"`{name.replace('`', '``')}`")
+
+
 def _column(role: str, name: str, files: Files) -> Column:
-    column, kind = F.col(f"`{name.replace('`', '``')}`"), files.columns[name]
+    column, kind = _quoted(name), files.columns[name]
     if role in ("src", "dst"):
         return _id(column, kind, files.ids)
     if role == "key":
@@ -146,7 +173,7 @@ def _id(column: Column, kind: str, ids: str) -> Column:
 
 
 def _time(column: Column, kind: str, unit: TimeUnit) -> Column:
-    """Microseconds; integers count what the unit says, and numbers with a fraction are seconds."""
+    """Microseconds: integers are in the unit, numbers with a fraction are seconds."""
     if kind == NANOSECONDS or (kind == "bigint" and unit == "ns"):
         return F.call_function("div", column, F.lit(1000))
     if kind in ("float", "double") or kind.startswith("decimal"):
@@ -162,12 +189,12 @@ def _time(column: Column, kind: str, unit: TimeUnit) -> Column:
 
 
 def _as_utc(column: Column) -> Column:
-    """What has no time zone counts as UTC, whatever the machine's is."""
+    """Times without a zone are in UTC, not in the machine's zone."""
     return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), column)
 
 
 def _value(column: Column, kind: str) -> Column:
-    """A list of numbers as it is, a number as a list of one, and a list that is written as text."""
+    """A list of numbers, a number (a list of one), or a list that is written as text."""
     if kind == "string":
         numbers = F.split(F.regexp_replace(column, BRACKETS, " "), SEPARATORS)
         column = F.filter(numbers, lambda number: number != "")
@@ -178,6 +205,6 @@ def _value(column: Column, kind: str) -> Column:
 
 
 def _op(column: Column) -> Column:
-    """As the event format has it; + and - create and delete."""
+    """The operation; + is create, - is delete."""
     op = F.lower(F.trim(column.cast("string")))
     return F.when(op.isin("+", "+1", "1"), "create").when(op.isin("-", "-1"), "delete").otherwise(op)

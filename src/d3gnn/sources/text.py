@@ -1,4 +1,4 @@
-"""Delimited text as a table: what separates the columns, whether there is a header, what is a comment."""
+"""Delimited text as a table: its delimiter, its header and its comments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,10 @@ _COMMENTS = (b"#", b"%")
 _COMMENT_LINE = re.compile(rb"^[ \t]*[#%].*(?:\r?\n|\Z)", re.MULTILINE)
 _BLANKS = re.compile(rb"[ \t]+")
 _BLANKS_AT_ENDS = re.compile(rb"^[ \t]+|[ \t]+(?=\r?$)", re.MULTILINE)
-_NUMBER = re.compile(r"[+-]?(\d[\d.:/T-]*(e[+-]?\d+)?Z?)?", re.IGNORECASE)
+#: A number, or a date with or without a time and a zone.
+_NUMBER = re.compile(r"[+-]?(\d[\d.:/T-]*(e[+-]?\d+)?( [\d.:]+)?([+-][\d:]+)?Z?)?", re.IGNORECASE)
 _QUOTED = re.compile(r'"[^"]*"')
-#: A header with `src` and one of these is that of the event format, in which a value can be a column's name.
+#: A header with `src` and one of these is one of the event format, in which a value may equal a column name.
 _EVENT_NAMES = {"op", "element", "dst", "time"}
 #: Around the numbers of a list, and between them: `[0.1, 0.2]`, `0.1;0.2`, `0.1 0.2`, `0.1|0.2`.
 BRACKETS, SEPARATORS = r"[\[\](){}]", r"[\s,;|]+"
@@ -35,25 +36,28 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class Text:
-    """The lines of a file that hold edges, and how to cut them."""
+    """The lines of a file without comments and header, and how to split them."""
 
     path: Path
     data: bytes
     delimiter: str
     header: list[str] | None
-    #: What comments begin with, empty where there are none.
+    #: The first character of comments; empty if there are none.
     comment: str = ""
 
     @classmethod
-    def load(cls, path: Path, limit: int | None = None) -> Text:
-        """Read a file, gzipped or not, without its comments and its header; `limit` bytes of it at most."""
+    def load(cls, path: Path, limit: int | None = None, names: Collection[str] = ()) -> Text:
+        """Read a file, gzipped or not, without its comments and its header; at most `limit` bytes of it.
+
+        A first line with all of `names`, the columns that the user named, is a header.
+        """
         data = _bytes_of(path, limit)
         comment = _comment(data)
         data = _COMMENT_LINE.sub(b"", data) if comment else data
         sample = _sample(data)
         if not sample:
             raise EdgeListError(
-                f"{path} holds no edges: it is empty or only comments; give lines of `src dst`"
+                f"{path} has no rows: it is empty or has only comments; write lines such as `src dst`"
             )
         delimiter = _delimiter(sample)
         if delimiter == " ":
@@ -64,11 +68,12 @@ class Text:
                 f"{path} has fewer than two columns: its first line is {sample[0][:80]!r}; "
                 "an edge needs a source and a target, separated by white space, a comma, a tab or a semicolon"
             )
-        header = rows[0] if _is_header(rows) else None
+        is_header = (names and set(names) <= set(rows[0])) or _is_header(rows)
+        header = rows[0] if is_header else None
         if header is not None:
             data = data.lstrip(b"\r\n").partition(b"\n")[2]
             if not data.strip():
-                raise EdgeListError(f"{path} holds no edges: it has a header only; give lines of `src dst`")
+                raise EdgeListError(f"{path} has no rows: it has only a header; write `src dst` lines")
         return cls(path, data, delimiter, header, comment)
 
 
@@ -76,7 +81,10 @@ def read_text(text: Text, *, as_strings: Sequence[int] = ()) -> Any:
     """The columns, named by position, with the types that all of their values allow."""
     return pa.csv.read_csv(
         pa.BufferReader(text.data),
-        read_options=pa.csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK),
+        # With threads, a process that ends right after a sample aborts if it has imported torch.
+        read_options=pa.csv.ReadOptions(
+            use_threads=len(text.data) > _BLOCK, autogenerate_column_names=True, block_size=_BLOCK
+        ),
         parse_options=pa.csv.ParseOptions(delimiter=text.delimiter),
         convert_options=pa.csv.ConvertOptions(
             column_types={f"f{column}": pa.string() for column in as_strings}
@@ -116,7 +124,7 @@ def _bytes_of(path: Path, limit: int | None) -> bytes:
 
 
 def _comment(data: bytes) -> str:
-    # Looking for a newline and a mark is far faster than the expression, and most files have no comments.
+    # Searching for a newline and a mark is much faster than the regular expression.
     first = data.lstrip()[:1]
     found = (mark for mark in _COMMENTS if first == mark or b"\n" + mark in data)
     return next(found, b"").decode()
@@ -137,7 +145,7 @@ def _sample(data: bytes) -> list[str]:
 
 
 def _delimiter(sample: list[str]) -> str:
-    """The mark that cuts all lines alike; else white space."""
+    """The delimiter that occurs equally often in all lines; else white space."""
     bare = [_QUOTED.sub("", line) for line in sample]
     for mark in "\t,;":
         counts = {line.count(mark) for line in bare}
@@ -147,7 +155,7 @@ def _delimiter(sample: list[str]) -> str:
 
 
 def _with_single_blanks(data: bytes) -> bytes:
-    """White space as one blank between columns and none around the line, which is what the parser takes."""
+    """One blank between columns and none around the line, as the parser needs."""
     padded = b"\n" + data + b"\n"
     if b"\t" in data or any(run in padded for run in (b"  ", b" \n", b"\n ", b" \r")):
         return _BLANKS.sub(b" ", _BLANKS_AT_ENDS.sub(b"", data))
@@ -162,8 +170,8 @@ def _cells(line: str, delimiter: str) -> list[str]:
 def _is_header(rows: list[list[str]]) -> bool:
     """No cell is a number, and either the cells are known names or a number stands below one of them.
 
-    A cell that comes back below is an id: `u v` over `v w` is two edges. The event format
-    always has a header.
+    A cell that occurs again below is an id: `u v` above `v w` is two edges. The event format always has a
+    header.
     """
     first, below = rows[0], rows[1:]
     if "src" in first and not _EVENT_NAMES.isdisjoint(first):

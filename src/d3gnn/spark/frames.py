@@ -1,6 +1,6 @@
-"""Events as Spark DataFrames, batch or streaming: made from edge lists, checked, and brought into one shape.
+"""Events as Spark DataFrames, batch or streaming: from edge lists, checked, and in the event format.
 
-All of it is column expressions, which Spark compiles into the plan: no Python runs for it.
+Everything here is column expressions, which Spark compiles into the plan. No Python code runs on rows.
 """
 
 from __future__ import annotations
@@ -8,20 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from d3gnn.events import DEFAULT_FEATURE, NO_TIME, Element, GraphSchema, Op, Reason
+from d3gnn.events import Element, GraphSchema, Op, Reason
+from d3gnn.events.event import DEFAULT_FEATURE, NO_TIME
 
-__all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "latest", "validate"]
+__all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "validate"]
 
-#: The columns of an event, in the order in which `event_columns` gives them.
+#: The columns of the event format, in the order in which `event_columns` returns them.
 EVENT_COLUMNS = (
     "op", "element", "src", "dst", "key", "feature", "value", "time", "arrival", "partition", "offset",
 )  # fmt: skip
-OUTPUT_COLUMNS = ("id", "embedding", "time", "arrival", "batch", "model_version", "deleted")
-PAIR_COLUMNS = ("src", "dst", "score", "asked", "time", "arrival", "batch", "model_version", "deleted")
 
 _MICROS_PER_DAY = 86_400_000_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -47,16 +46,20 @@ def from_edges(
     feature: str | None = None,
     arrival: str | None = None,
 ) -> DataFrame:
-    """Events of edges, from a DataFrame with a row for each edge; the arguments name its columns.
+    """Edge events from a DataFrame with a row for each edge; the arguments are names of its columns.
+
+        edges = spark.readStream.schema("src string, dst string, ts timestamp").csv("edges/")
+        events = d3gnn.from_edges(edges, ts="ts")
 
     src, dst, key:
-        Integers stay integers; everything else that has a text becomes a string, both ends if either is one.
+        Ids: integers stay integers, all other types become strings. If one end is a string, so is the other.
     ts, arrival:
-        Timestamps become microseconds; integers stay as they are. Without `ts` all events are of time 0.
+        Event time and arrival time: timestamps, or integers, which count microseconds since 1970. Without
+        `ts`, all events have time 0.
     op:
-        `create`, `update` or `delete`; without it, every row creates an edge.
+        `create`, `update` or `delete`. Without it, every row creates an edge.
     value, feature:
-        A number, or an array of numbers, and the name of the edge feature that it sets.
+        An edge feature, a number or an array of numbers, and its name in the schema.
     """
     given = {
         "op": op,
@@ -73,7 +76,7 @@ def from_edges(
     types = {field.name: field.dataType for field in edges.schema}
     converters = _EDGE_LIST | dict.fromkeys(("src", "dst"), _one_type(types["src"], types["dst"]))
     found = _convert(edges, converters, {name: column or name for name, column in given.items()})
-    # All that an event needs, so that it is whole among others, too.
+    # The columns that every event needs, so that a union with other events fills nothing in with nulls.
     found = {"op": F.lit("create"), "element": F.lit("edge"), "time": F.lit(0).cast("bigint")} | found
     return edges.select(*(found[name].alias(name) for name in EVENT_COLUMNS if name in found))
 
@@ -81,9 +84,12 @@ def from_edges(
 def from_queries(
     df: DataFrame, src: str = "src", dst: str = "dst", ts: str | None = None, arrival: str | None = None
 ) -> DataFrame:
-    """Queries, from a DataFrame with a row for each pair that is asked for; the arguments name its columns.
+    """Queries from a DataFrame with a row for each pair to score; the arguments are names of its columns.
 
-    Put them among the events that change the graph: `events.unionByName(queries, allowMissingColumns=True)`.
+    A model with a pair head answers them, with the embeddings after their batch. Put them among the events:
+
+        queries = d3gnn.from_queries(pairs, src="customer", dst="article")
+        events = events.unionByName(queries, allowMissingColumns=True)
     """
     return from_edges(df, src, dst, ts, arrival=arrival).withColumn("element", F.lit("query"))
 
@@ -114,22 +120,23 @@ def _number_or_list(column: Column, dtype: T.DataType) -> Column | str:
     return "a number or an array of numbers" if isinstance(found, str) else found
 
 
-# ------------------------------------------------------------------ one shape
+# ------------------------------------------------------------------ the event format
 
 
 def event_columns(df: DataFrame) -> DataFrame:
-    """The events with all columns of the event format, of fixed types, and no others.
+    """The events with exactly the columns of the event format, in their types; see docs/events.md.
 
-    `op`, `element` and `feature` are strings, `src`, `dst` and `key` bigint or string, `value` array<float>,
-    the rest bigint. What is absent gets its default: an event creates, an edge if there is a column `dst`,
-    else a vertex, at time 0.
+    `op`, `element` and `feature` are strings; `src`, `dst` and `key` bigint or string; `value` array<float>;
+    the others bigint, times in microseconds since 1970. Defaults fill missing columns: `op` is `create`,
+    `element` is `edge` if there is a column `dst` and `vertex` if not, `time` is 0, all others are null.
+    A pipeline does this to its events by itself.
     """
     columns = _normal(df)
     return df.select(*(columns[name].alias(name) for name in EVENT_COLUMNS))
 
 
 def _normal(df: DataFrame) -> dict[str, Column]:
-    """The event format's columns as expressions over the DataFrame."""
+    """The columns of the event format as expressions over the DataFrame."""
     if "src" not in df.columns:
         raise ValueError(f"events need a column 'src'; these have {', '.join(df.columns) or 'none'}")
     found = _convert(df, _EVENTS, {name: name for name in EVENT_COLUMNS})
@@ -145,7 +152,7 @@ def _normal(df: DataFrame) -> dict[str, Column]:
 
 
 def _convert(df: DataFrame, how: Mapping[str, _Convert], names: Mapping[str, str]) -> dict[str, Column]:
-    """The columns that are there, converted; raises TypeError that names all that cannot be."""
+    """Those of these columns that exist, converted. A TypeError names all columns of a wrong type."""
     found, wrong = {}, []
     for name, convert in how.items():
         if name not in df.columns:
@@ -178,7 +185,7 @@ def _integer(column: Column, dtype: T.DataType) -> Column | str:
 def _time(column: Column, dtype: T.DataType) -> Column | str:
     if isinstance(dtype, T.TimestampType):
         return F.unix_micros(column)
-    if isinstance(dtype, T.TimestampNTZType):  # without a time zone it counts as UTC, as Arrow has it
+    if isinstance(dtype, T.TimestampNTZType):  # without a time zone it counts as UTC, as in Arrow
         return F.timestamp_diff("MICROSECOND", F.lit("1970-01-01").cast("timestamp_ntz"), column)
     if isinstance(dtype, T.DateType):
         return F.unix_date(column).cast("bigint") * _MICROS_PER_DAY
@@ -211,19 +218,21 @@ _EDGE_LIST = _EVENTS | {"key": _id_or_text, "value": _number_or_list}
 
 
 def validate(df: DataFrame, schema: GraphSchema) -> tuple[DataFrame, DataFrame]:
-    """The events that are good in themselves, and the bad ones with the reason in a column `reason`.
+    """Split events into good ones, and bad ones with a column `reason`; the rows are unchanged.
 
-    The rows stay as they came in. The pipeline does the same by itself: this is for those who want bad events
-    out of the way earlier, or in a table of their own.
+        good, bad = d3gnn.events.validate(events, schema)
+
+    A pipeline checks its events anyway, and keeps bad ones as dead letters. Use this to remove them earlier,
+    or to write them to a table of your own. Errors that depend on the graph, such as deleting an edge that
+    does not exist, are found by the pipeline alone.
     """
     reason = _reason(_normal(df), schema)
-    judged = df.withColumn("reason", reason)
-    bad = judged.where(F.col("reason").isNotNull())
+    bad = df.withColumn("reason", reason).where(F.col("reason").isNotNull())
     return df.where(reason.isNull()), bad
 
 
 def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
-    """The first reason why an event is bad, in the order of `d3gnn.events.check`; null for a good one."""
+    """The first reason why an event is bad, in the order of `events.check`; null for a good event."""
     op, element, value = event["op"], event["element"], event["value"]
     is_edge, asks = element.isin(*_EDGE), element == "query"
     about_values = ~element.isin("vertex", "edge", "query")
@@ -255,7 +264,7 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
 
 
 def _declared_width(element: Column, feature: Column, schema: GraphSchema) -> Column:
-    """How wide the schema wants the event's value; null if it declares no such feature."""
+    """The width of the event's value in the schema; null if the schema has no such feature."""
     on_vertex = _width_of(feature, schema.features)
     on_edge = _width_of(feature, schema.edge_features)
     width = F.when(element.isin(*_VERTEX), on_vertex).when(element.isin(*_EDGE), on_edge)
@@ -263,7 +272,7 @@ def _declared_width(element: Column, feature: Column, schema: GraphSchema) -> Co
 
 
 def _width_of(feature: Column, declared: Mapping[str, int]) -> Column:
-    """As in `feature_index`: no name is `x`, or the only feature that is declared."""
+    """As in `feature_index`: without a name, it is `x`, or the only feature of the schema."""
     only = next(iter(declared)) if len(declared) == 1 else None
     name = F.coalesce(feature, F.lit(DEFAULT_FEATURE if DEFAULT_FEATURE in declared else only))
     unknown = F.lit(None).cast("int")
@@ -274,26 +283,3 @@ def _width_of(feature: Column, declared: Mapping[str, int]) -> Column:
 
 def _is_not_finite(number: Column) -> Column:
     return number.isNull() | F.isnan(number) | (F.abs(number) == float("inf"))
-
-
-# ------------------------------------------------------------------ output tables
-
-
-def latest(spark: SparkSession, path: str) -> DataFrame:
-    """An output table (a folder of Parquet files) as one row per id, the newest, without the deleted ones.
-
-    A table of scores becomes one row per edge; answers to queries are left out.
-    """
-    table = spark.read.parquet(path)
-    of_pairs = "asked" in table.columns
-    expected = PAIR_COLUMNS if of_pairs else OUTPUT_COLUMNS
-    if missing := [name for name in expected if name not in table.columns]:
-        raise ValueError(f"{path} is no output table of a pipeline: it has no column {', '.join(missing)}")
-    row = F.struct(*(F.col(f"`{name}`") for name in table.columns))
-    if of_pairs:
-        table, names = table.where(~F.col("asked")), ["src", "dst"]
-    else:
-        names = ["id"]
-    # An edge that went and came again in one batch has two rows: it is there.
-    newest = table.groupBy(*names).agg(F.max_by(row, F.struct("batch", ~F.col("deleted"))).alias("row"))
-    return newest.where(~F.col("row.deleted")).select("row.*")

@@ -1,4 +1,4 @@
-"""Java for Spark: found where it usually is, or installed where that can be done."""
+"""Java for Spark: where it is installed."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ _PLACES = (
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark runs on."""
+    """No Java that is new enough for Spark was found."""
 
 
-def java_home(*, install: bool = True) -> Path:
-    """The home of a Java that is new enough: of JAVA_HOME, of the PATH, or in the usual places.
+def java_home() -> Path:
+    """The home of the first Java that is new enough: from JAVA_HOME, the PATH, or the usual folders."""
+    seen: dict[Path, int | None] = {}
+    for home in _candidates():
+        version = seen.setdefault(home, _version(home))
+        if version is not None and version >= LEAST:
+            return home
+    raise NoJava(_missing({home: version for home, version in seen.items() if version is not None}))
 
-    Where there is none, it is installed if apt is there and the user is root.
-    """
-    found = _find()
-    if found is None and install and _can_install():
-        _install()
-        found = _find()
-    if found is None:
-        raise NoJava(
-            f"Spark needs Java {LEAST} or newer, and there is none here: install it (Debian and Ubuntu: "
-            f"sudo apt-get install {PACKAGE}; macOS: brew install openjdk@{LEAST}) or set JAVA_HOME to it."
-        )
-    return found
+
+def _missing(too_old: dict[Path, int]) -> str:
+    """What was looked for, where, what was found, and how to install it, on one line."""
+    old = ", ".join(f"{home} has Java {version}" for home, version in too_old.items())
+    return (
+        f"Spark needs Java {LEAST} or newer, which is neither in JAVA_HOME "
+        f"({os.environ.get('JAVA_HOME') or 'not set'}), nor on the PATH, nor in {', '.join(_PLACES)}"
+        f"{f' ({old})' if old else ''}; install it (Debian, Ubuntu: sudo apt-get install {PACKAGE}; "
+        f"macOS: brew install openjdk@{LEAST}) or set JAVA_HOME to its folder"
+    )
 
 
 def use_java() -> Path:
-    """Point JAVA_HOME, which Spark starts its Java from, at a Java that is new enough."""
+    """Set JAVA_HOME, from which Spark starts Java, to a Java that is new enough."""
     home = java_home()
     os.environ["JAVA_HOME"] = str(home)
     return home
-
-
-def _find() -> Path | None:
-    return next((home for home in _candidates() if (_version(home) or 0) >= LEAST), None)
 
 
 def _candidates() -> Iterator[Path]:
@@ -69,31 +69,20 @@ def _candidates() -> Iterator[Path]:
 
 
 def _version(home: Path) -> int | None:
-    """The major version of the Java at `home`; None where there is none that runs."""
+    """The major version of the Java at `home`; None if there is none that runs."""
     java = home / "bin" / "java"
     if not os.access(java, os.X_OK):
         return None
-    try:  # a file next to it says so without starting it
-        said = (home / "release").read_text(errors="replace")
+    try:  # faster than starting it
+        text = (home / "release").read_text(errors="replace")
     except OSError:
-        said = _asked(java)
-    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', said)
+        text = _output(java)
+    match = re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)
     return int(match[1]) if match else None
 
 
-def _asked(java: Path) -> str:
+def _output(java: Path) -> str:
     try:
         return subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired):
         return ""
-
-
-def _can_install() -> bool:
-    return os.name == "posix" and os.geteuid() == 0 and shutil.which("apt-get") is not None
-
-
-def _install() -> None:
-    """Install with apt; what comes of it shows when Java is looked for again."""
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for arguments in (["update"], ["install", "--yes", "--no-install-recommends", PACKAGE]):
-        subprocess.run(["apt-get", "-qq", *arguments], env=quiet, capture_output=True, check=False)

@@ -1,8 +1,10 @@
-"""How Spark starts Python: with pyspark as it is installed, not as Spark brings it along.
+"""How Spark starts Python: with the installed pyspark instead of Spark's zipped copy, and a quiet daemon.
 
-Spark puts a zipped copy of pyspark before everything else that a Python process could import. There is no
-compiled code in it, so that every process compiles what it imports: 0.9 s, for each query (the control source
-has a process of its own), four times when a session is new, and again for workers that have died.
+Spark puts a zipped copy of pyspark first on the path of its Python processes. The copy has no compiled code,
+so that every process compiles what it imports, which takes 0.9 s: once for each query (the control source has
+its own process), four times in a new session, and again for workers that replace dead ones.
+
+Spark has a setting for the daemon that starts workers, but does not use it for the control source.
 """
 
 from __future__ import annotations
@@ -16,14 +18,19 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from d3gnn.places import first_writable
+from d3gnn.cache_dirs import first_writable
 
 __all__ = ["launcher"]
 
 _SCRIPT = """\
 #!/bin/sh
-# Starts Python for Spark, without the zipped copy of pyspark that it puts before the installed one.
+# Starts Python for Spark, without the zipped copy of pyspark that it puts before the installed one, and with
+# the daemon of d3gnn in place of pyspark's.
 set -f
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+    shift 2
+    set -- -m d3gnn.spark.daemon "$@"
+fi
 kept=
 IFS=:
 for path in $PYTHONPATH; do
@@ -38,8 +45,9 @@ PYTHONPATH=$kept exec {python} "$@"
 
 
 def launcher(places: Iterable[Path]) -> str:
-    """The program for Spark to start Python with: one in the first of these folders that it can be in, or
-    this interpreter itself, where it can be in none, or where its pyspark is Spark's own.
+    """The program with which Spark starts Python: a script in the first of these folders that allows it.
+
+    If none does, or if pyspark is not installed but Spark's own, this interpreter itself.
     """
     folder = first_writable(places, runs=True) if all(map(_is_installed, ("pyspark", "py4j"))) else None
     if folder is None:
@@ -47,7 +55,7 @@ def launcher(places: Iterable[Path]) -> str:
     script = _SCRIPT.format(python=shlex.quote(sys.executable))
     program = folder / f"python-{hashlib.sha256(script.encode()).hexdigest()[:12]}"
     if not program.exists():
-        # Others may start it at the same time: it is there whole or not at all.
+        # Other processes may start it at the same time: rename makes it appear as a whole.
         fresh = program.with_name(f"{program.name}.{os.getpid()}")
         fresh.write_text(script)
         fresh.chmod(0o700)
@@ -56,7 +64,7 @@ def launcher(places: Iterable[Path]) -> str:
 
 
 def _is_installed(package: str) -> bool:
-    """Whether this interpreter finds it by itself, wherever it is started from."""
+    """Whether the package is in this interpreter's site-packages."""
     found = find_spec(package)
     home = None if found is None or found.origin is None else str(Path(found.origin).parent.parent)
     return home in (*site.getsitepackages(), site.getusersitepackages())

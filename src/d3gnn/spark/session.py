@@ -1,20 +1,21 @@
-"""A Spark session with the settings that make streams of small batches fast, and advice for others."""
+"""A Spark session with settings that make small batches fast, and advice for other sessions."""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from d3gnn.places import own_places
+from d3gnn.cache_dirs import own_cache_dirs
 from d3gnn.spark.java import use_java
 from d3gnn.spark.launcher import launcher
 
@@ -32,12 +33,12 @@ _CHECKPOINTS = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_CHECKPOINTS = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-#: On few cores the collector that stops the world is through with it sooner: a fifth more edges/s. And Arrow
-#: would look at the bounds of its buffers, and at who holds them, for every single number that Spark reads.
+#: The parallel collector is faster on few cores: a fifth more edges/s. The other two options switch off
+#: Arrow's checks of bounds and reference counts, which it makes for every number that Spark reads.
 _JAVA = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
-#: The path of a socket has 107 bytes at most, and Spark's name for it takes up to 43 of them.
+#: The path of a socket has at most 107 bytes, of which Spark's file name takes up to 43.
 _LONGEST_FOLDER = 60
-#: What Spark says before it reads `spark.log.level` is of no use to anybody who runs it on one machine.
+#: Errors only, from the start: Spark reads `spark.log.level` after it has logged its first lines.
 _LOG4J = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -46,20 +47,27 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
 """
 
 
 def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) -> SparkSession:
-    """A Spark session with the right settings; if there is one already, that one, as it is.
+    """A Spark session with settings for streams of small batches; the active session, if there is one.
+
+    Needs Java 17 or newer, which it looks for in JAVA_HOME, on the PATH and in the usual places. When Python
+    ends, it stops its queries and itself. See docs/spark.md for the settings.
+
+        spark = d3gnn.session("local[4]", **{"spark.driver.memory": "8g"})
 
     master:
-        As Spark has it: `local[*]` for all cores of this machine, or the address of a cluster.
+        `local[*]` for all cores of this machine, `local[4]` for four, or the address of a cluster.
     config:
-        Further settings, which go before the ones made here: `session(**{"spark.driver.memory": "8g"})`.
+        Further Spark settings; they override those of this function.
     """
     settings: dict[str, Any] = {}
-    mine = SparkSession.getActiveSession() is None
-    if mine:
+    is_new = SparkSession.getActiveSession() is None
+    if is_new:
         use_java()
         _use_this_python(master)
         settings = _settings(master)
@@ -67,15 +75,32 @@ def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) ->
     for name, value in (settings | config).items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     spark = builder.getOrCreate()
-    if mine and _is_local(master):
-        _write_no_checksums(spark)
+    if is_new:
+        atexit.register(_stop_quietly, spark, os.getpid())
+        if _is_local(master):
+            _write_no_checksums(spark)
     return spark
 
 
-def _write_no_checksums(spark: SparkSession) -> None:
-    """Hadoop puts a file with checksums beside every local file, and runs `chmod` for each of the two.
+def _stop_quietly(spark: SparkSession, process: int) -> None:
+    """Stop the session's queries and the session, unless it is stopped already.
 
-    For the three small files of every batch's checkpoint that is half of the time that they take.
+    Otherwise Java ends while Python workers still run, and both print stack traces.
+    """
+    if os.getpid() != process or spark.sparkContext._jsc is None:
+        return
+    with suppress(Exception):  # Java has ended, say
+        spark.sparkContext.setLogLevel("OFF")  # a query that is stopped in a batch logs errors
+        for query in spark.streams.active:
+            query.stop()
+        spark.stop()
+
+
+def _write_no_checksums(spark: SparkSession) -> None:
+    """Write no checksum files beside local files.
+
+    Hadoop runs `chmod` for each file and for each checksum file. Without them, the three small files of a
+    batch's checkpoint take half the time.
     """
     jvm, context = spark._jvm, spark.sparkContext
     if jvm is None:
@@ -91,7 +116,7 @@ def _settings(master: str) -> dict[str, str]:
         _REUSE: "true",
         _ADAPTIVE: "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Small enough that Python reads one piece while Java writes the next.
+        # Small pieces, so that Python reads one while Java writes the next.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2 * 2**20),
         "spark.log.level": "ERROR",
@@ -103,13 +128,13 @@ def _settings(master: str) -> dict[str, str]:
     folder = _short_folder()
     quiet = folder / "log4j2.properties"
     quiet.write_text(_LOG4J)
-    # The machine's own name need not lead to it.
+    # The machine's host name may not resolve to it.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     return settings | {
         _SOCKET_FOLDER: str(folder),
         _CHECKPOINTS: _LOCAL_CHECKPOINTS,
         _SHUFFLE: str(_cores(master)),
-        # Nearly all that is exchanged is floating-point numbers, which do not compress.
+        # Operators exchange floating-point numbers, mostly, which do not compress.
         _COMPRESS: "false",
         "spark.driver.memory": f"{_driver_megabytes()}m",
         "spark.driver.host": "127.0.0.1",
@@ -118,9 +143,9 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def _use_this_python(master: str) -> None:
-    """Python workers run this interpreter; on a cluster, unless the user names another for it."""
+    """Python workers run this interpreter; on a cluster, unless PYSPARK_PYTHON names another."""
     if _is_local(master):
-        os.environ["PYSPARK_PYTHON"] = launcher([*own_places(Path(__file__).parent), _short_folder()])
+        os.environ["PYSPARK_PYTHON"] = launcher([*own_cache_dirs(Path(__file__).parent), _short_folder()])
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -130,7 +155,7 @@ def _is_local(master: str | None) -> bool:
 
 
 def _short_folder() -> Path:
-    """A folder of this user alone, with a path that is short enough for sockets."""
+    """A private folder of this user with a path that is short enough for sockets."""
     name = f"d3gnn-{os.getuid()}"
     folder = Path(tempfile.gettempdir()) / name
     if len(os.fsencode(folder)) > _LONGEST_FOLDER:
@@ -149,17 +174,17 @@ def _cores(master: str) -> int:
 
 
 def _driver_megabytes() -> int:
-    """A quarter of the memory, from 1 to 8 GB: Python workers, arrays and the page cache need the rest."""
+    """A quarter of the memory, from 1 to 8 GB. Python workers, arrays and the page cache need the rest."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     return max(1024, min(8192, total // 4))
 
 
 @contextmanager
 def planned_once(spark: SparkSession) -> Iterator[None]:
-    """Queries that start in here run each batch as one job, not one for every exchange: 15 ms less for each.
+    """Queries that start in this context run each batch as one job, not as one per exchange.
 
-    Adaptive execution is for sinks that may ask for nothing: with it every operator has run before they are
-    asked. A table asks for everything.
+    That saves 15 ms an exchange. It switches adaptive execution off, which is needed for sinks that may not
+    read all rows: it runs every operator before the sink. A table reads all rows.
     """
     before = spark.conf.get(_ADAPTIVE, "true")
     spark.conf.set(_ADAPTIVE, "false")
@@ -170,12 +195,12 @@ def planned_once(spark: SparkSession) -> Iterator[None]:
 
 
 def require_adaptive(spark: SparkSession) -> None:
-    """Refuse a session in which a batch could be committed that no operator saw."""
+    """Refuse a session in which Spark could commit a batch that no operator has processed."""
     if spark.conf.get(_ADAPTIVE, "true") != "true":
         raise ValueError(
-            f"{_ADAPTIVE} is off in this session: without it, a foreachBatch callback that runs no action "
-            f"would lose its batch. Set it, spark.conf.set({_ADAPTIVE!r}, True), before the query starts; or "
-            "let start() write the output to a table, which asks for everything."
+            f"{_ADAPTIVE} is off in this session. Without it, a foreachBatch callback that runs no action "
+            f"loses its batch. Set it before the query starts, spark.conf.set({_ADAPTIVE!r}, True), or write "
+            "the output to a table with start()."
         )
 
 
@@ -189,29 +214,30 @@ class _Advice(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        when = "can be set now" if self.can_be_set_now else "before the session starts"
+        when = "can be set now" if self.can_be_set_now else "only before the session starts"
         return f"{self.setting}={self.value} ({when}): {self.why}"
 
 
 def advice(spark: SparkSession) -> list[str]:
-    """What would make this session faster: for each setting its value, when to set it, and why.
+    """Settings that would make a session of your own faster: each with its value, when to set it, and why.
 
-    There is nothing to say of a session that `session()` made.
+    Empty for a session that `session()` made.
     """
     return [str(found) for found in _advice(spark)]
 
 
 def advise(spark: SparkSession) -> None:
-    """Log the advice for this session, once."""
-    if is_remote():  # the settings are the server's
+    """Log the advice for this session, once per application."""
+    if is_remote():  # the server has the settings
         return
     application = spark.sparkContext.applicationId
     if application in _advised:
         return
     _advised.add(application)
     if lines := advice(spark):
-        said = "\n  ".join(lines)
-        log.warning("d3gnn would be faster with these settings, which d3gnn.session() makes:\n  %s", said)
+        log.warning(
+            "these Spark settings make d3gnn faster (d3gnn.session() sets them):\n  %s", "\n  ".join(lines)
+        )
 
 
 _advised: set[str] = set()
@@ -221,25 +247,27 @@ def _advice(spark: SparkSession) -> Iterator[_Advice]:
     context = spark.sparkContext
     at_start = context.getConf()
     if at_start.get(_SOCKETS, "false") != "true":
-        why = "over TCP every Python stage stalls for about 40 ms in every batch"
+        why = "over TCP, every Python stage waits about 40 ms in every batch"
         yield _Advice(_SOCKETS, "true", False, why)
     else:
         folder = at_start.get(_SOCKET_FOLDER, None) or tempfile.gettempdir()
         if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-            why = f"{folder} is too long for the path of a socket: Python workers may not start"
+            why = f"the path of {folder} is too long for a socket: Python workers may not start"
             yield _Advice(_SOCKET_FOLDER, str(_short_folder()), False, why)
     if at_start.get(_REUSE, "true") != "true":
-        why = "without it every task starts a Python process, seconds with torch and numba"
+        why = (
+            "without it, every task starts a Python process and imports torch and numba, which takes seconds"
+        )
         yield _Advice(_REUSE, "true", False, why)
     if spark.conf.get(_ADAPTIVE, "true") != "true":
-        why = "without it a foreachBatch callback with no action commits batches that no operator saw"
+        why = "without it, a foreachBatch callback with no action commits batches that no operator processed"
         yield _Advice(_ADAPTIVE, "true", True, why)
     if not _is_local(context.master):
         return
     if spark.conf.get(_CHECKPOINTS, "") != _LOCAL_CHECKPOINTS:
-        why = "30 ms instead of 100 to commit a batch to a checkpoint on a local disk; not for object stores"
+        why = "committing a batch to a local disk takes 30 ms instead of 100; do not set it for object stores"
         yield _Advice(_CHECKPOINTS, _LOCAL_CHECKPOINTS, True, why)
     tasks, cores = int(spark.conf.get(_SHUFFLE, "200") or 200), context.defaultParallelism
     if tasks > 4 * cores:
-        why = f"{tasks} tasks on {cores} cores take longer than the work of a small batch"
+        why = f"starting {tasks} tasks on {cores} cores takes longer than a small batch itself"
         yield _Advice(_SHUFFLE, str(cores), True, why)

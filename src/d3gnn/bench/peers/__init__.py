@@ -1,4 +1,4 @@
-"""What people use instead: other ways to have the same embeddings after every batch of a changing graph."""
+"""Other systems that keep the same embeddings up to date after every batch of a changing graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from d3gnn.nn import GNN
 
 __all__ = ["PEERS", "Peer", "make_peer"]
 
-#: The peers by name. Their libraries are imported when one is made.
+#: Peers by name. Their libraries are imported on construction.
 PEERS: dict[str, type[Peer]] = {
     peer.name: peer
     for peer in (DglFull, DglInfluenced, PygFull, PygInfluenced, TunedFull, TunedInfluenced, Ripple)
@@ -20,7 +20,7 @@ PEERS: dict[str, type[Peer]] = {
 
 
 def make_peer(name: str, model: GNN, graph: LiveGraph) -> Peer:
-    """The peer of this name over a graph, with nothing computed yet."""
+    """A peer over a graph; `Peer.load` computes the first embeddings."""
     if name not in PEERS:
         raise ValueError(f"peer={name!r}: choose one of {', '.join(PEERS)}")
     return PEERS[name](model, graph)

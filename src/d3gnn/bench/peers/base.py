@@ -1,4 +1,4 @@
-"""What a peer is, and the two ways of recomputing: everything, or what a batch has influenced."""
+"""The interface of peers, and the two recomputing kinds: of all vertices, and of influenced vertices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from d3gnn.bench.live_graph import Change, LiveGraph
-from d3gnn.nn import GNN, SAGE
+from d3gnn.nn import GNN, SAGEConv
 from d3gnn.types import Floats, Ints
 
 _INSTALL = {"dgl": "pip install --no-deps dgl==1.1.3 'setuptools<70'"}
@@ -23,50 +23,52 @@ class Peer(ABC):
     """Keeps the embeddings of a `LiveGraph` up to date, with the weights of a GraphSAGE model."""
 
     name: ClassVar[str]
-    #: What has to be installed, by the name that it is imported by.
+    #: Import name of the required library.
     needs: ClassVar[str]
-    #: Whether every vertex is computed anew after each batch.
+    #: Whether every batch recomputes all vertices.
     recomputes_all: ClassVar[bool]
 
     def __init__(self, model: GNN, graph: LiveGraph) -> None:
-        self.layers: list[SAGE] = [layer for layer in model.layers if isinstance(layer, SAGE)]
+        self.layers: list[SAGEConv] = [layer for layer in model.layers if isinstance(layer, SAGEConv)]
         if len(self.layers) < len(model.layers):
-            raise ValueError(f"peers take GraphSAGE models, not {model}")
-        if graph.schema.width != model.in_width:
+            raise ValueError(f"peers support GraphSAGE models only, not {model}")
+        if graph.schema.width != model.in_channels:
             raise ValueError(
-                f"the model takes {model.in_width} inputs, but the graph's are {graph.schema.width} wide: "
-                f"make it with LiveGraph(schema.for_model({model.in_width}))"
+                f"the model has in_channels={model.in_channels}, but the graph has {graph.schema.width} "
+                f"inputs per vertex: create the graph with LiveGraph(schema.for_model({model.in_channels}))"
             )
         self.graph = graph
         self.library = import_library(self.needs)
 
     @abstractmethod
     def load(self) -> None:
-        """Compute the embeddings of the graph as it is, from scratch."""
+        """Compute all embeddings of the current graph from scratch."""
 
     @abstractmethod
     def apply(self, change: Change) -> None:
-        """Bring the embeddings up to date with the graph, which has taken in one batch."""
+        """Update the embeddings after the graph has applied one batch."""
 
     @abstractmethod
     def embeddings(self) -> Floats:
-        """The embedding of each row of the graph [n, out_width]: a view, until the next batch."""
+        """The embedding of each row of the graph [n, out_width]: a view, valid until the next batch."""
 
 
 def import_library(name: str) -> Any:
-    """A library that the project itself does without, imported quietly."""
-    os.environ.setdefault("DGLBACKEND", "pytorch")  # or DGL prints, and writes a file to remember it by
+    """Import an optional library without its warnings."""
+    os.environ.setdefault(
+        "DGLBACKEND", "pytorch"
+    )  # otherwise DGL prints a message and writes a configuration file
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return import_module(name)
     except ImportError as error:
-        how = _INSTALL.get(name, "pip install 'd3gnn[bench]'")
-        raise ValueError(f"this peer needs {name}, which cannot be imported ({error}): {how}") from error
+        install = _INSTALL.get(name, "pip install 'd3gnn[bench]'")
+        raise ValueError(f"this peer needs {name}, which cannot be imported ({error}): {install}") from error
 
 
 class Recomputing(Peer):
-    """Computes embeddings in forward passes of a library."""
+    """A peer that computes embeddings by forward passes of a library."""
 
     @abstractmethod
     def forward(self) -> Tensor:
@@ -81,7 +83,7 @@ class Recomputing(Peer):
 
 
 class Full(Recomputing):
-    """Computes every embedding after each batch."""
+    """Recomputes all embeddings after each batch."""
 
     recomputes_all = True
 
@@ -90,17 +92,16 @@ class Full(Recomputing):
 
 
 class Influenced(Recomputing):
-    """Computes the embeddings that a batch has influenced, from their whole neighbourhoods.
+    """Recomputes the embeddings that a batch has influenced, from their full neighbourhoods.
 
-    No layer but the last is kept: a vertex is computed from the inputs of all vertices within as many hops as
-    there are layers.
+    Hidden layers are not stored: a model of L layers reads the inputs of all vertices within L hops.
     """
 
     recomputes_all = False
 
     @abstractmethod
     def recompute(self, change: Change) -> tuple[Ints, Tensor]:
-        """The vertices that the batch has influenced, and their embeddings."""
+        """The influenced vertices and their new embeddings."""
 
     def apply(self, change: Change) -> None:
         self._grow()
@@ -110,16 +111,16 @@ class Influenced(Recomputing):
                 self._embeddings[rows] = found.numpy()
 
     def _grow(self) -> None:
-        n, kept = len(self.graph), self._embeddings
-        if n > len(kept):
-            self._room = getattr(self, "_room", kept)
-            if n > len(self._room):
-                self._room = np.zeros((n + n // 2, kept.shape[1]), np.float32)
-                self._room[: len(kept)] = kept
-            self._embeddings = self._room[:n]
+        n, current = len(self.graph), self._embeddings
+        if n > len(current):
+            self._buffer = getattr(self, "_buffer", current)
+            if n > len(self._buffer):
+                self._buffer = np.zeros((n + n // 2, current.shape[1]), np.float32)
+                self._buffer[: len(current)] = current
+            self._embeddings = self._buffer[:n]
 
 
 def unique(rows: list[Tensor]) -> Tensor:
-    """All of these rows, each once."""
+    """The distinct rows of all tensors."""
     found: Tensor = torch.unique(torch.cat(rows))
     return found

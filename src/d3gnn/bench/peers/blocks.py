@@ -1,4 +1,4 @@
-"""Edges sorted by one of their ends, for what is written by hand."""
+"""Edges sorted by destination (CSC), for peers with their own message passing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from d3gnn.types import Ints, Ints32
 
 
 class Block(NamedTuple):
-    """Who sends to whom in one layer.
+    """The bipartite graph of one layer.
 
-    Output v takes from the inputs `sources[begins[v]:begins[v + 1]]`. The first inputs are the outputs
-    themselves, in the same order, as each vertex also takes from itself.
+    Output v receives messages from the inputs `sources[begins[v]:begins[v + 1]]`. The first inputs are the
+    outputs themselves, in the same order, for the root term of each vertex.
     """
 
     begins: Ints32
@@ -39,7 +39,7 @@ def block_of(src: Ints | Ints32, dst: Ints | Ints32, inputs: int, outputs: int) 
 
 @compiled
 def _sort(by: Ints | Ints32, other: Ints | Ints32, begins: Ints32, out: Ints32) -> None:
-    """A counting sort; among equals the order stays."""
+    """A stable counting sort."""
     for v in by:
         begins[v + 1] += 1
     for v in range(1, len(begins)):

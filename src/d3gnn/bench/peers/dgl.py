@@ -1,4 +1,4 @@
-"""DGL, as its guide has it: a graph, its message passing, and its sampler of whole neighbourhoods."""
+"""DGL as in its user guide: message passing on a graph, and its full-neighbourhood sampler."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from torch import Tensor
 from d3gnn.bench.live_graph import Change, LiveGraph
 from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library, unique
 from d3gnn.nn import GNN
-from d3gnn.nn.layer import activate
+from d3gnn.nn.activation import activate
 from d3gnn.types import Ints
 
 
 class _Dgl(Recomputing):
-    """Its `SAGEConv` with the model's weights; it has no sum, so that is a module of its own here.
+    """DGL's `SAGEConv` with the weights of the model; sum aggregation, which it lacks, uses `update_all`.
 
-    A graph of DGL's does not change: after each batch it is made from the list of edges, which costs nothing
-    by itself; what it needs to be gone through by source or by destination, DGL makes when it is asked.
+    DGL graphs are immutable, so each batch creates one from the list of edges. That is cheap by itself: DGL
+    builds the CSR and CSC formats on first use.
     """
 
     needs = "dgl"
 
     def __init__(self, model: GNN, graph: LiveGraph) -> None:
         super().__init__(model, graph)
-        # DGL counts its threads apart from torch.
+        # DGL has its own thread count.
         self.library.utils.set_num_threads(torch.get_num_threads())
         self._functions = import_library("dgl.function")
-        conv = import_library("dgl.nn.pytorch").SAGEConv
-        self._convs = [conv(sage.in_width, sage.out_width, "mean") for sage in self.layers]
-        for made, sage in zip(self._convs, self.layers, strict=True):
-            made.fc_neigh.weight, made.fc_self.weight = sage.lin_l.weight, sage.lin_r.weight
-            made.fc_self.bias = sage.lin_l.bias
+        sage_conv = import_library("dgl.nn.pytorch").SAGEConv
+        self._convs = [sage_conv(sage.in_width, sage.out_width, "mean") for sage in self.layers]
+        for conv, sage in zip(self._convs, self.layers, strict=True):
+            conv.fc_neigh.weight, conv.fc_self.weight = sage.lin_l.weight, sage.lin_r.weight
+            conv.fc_self.bias = sage.lin_l.bias
 
-    def made(self) -> Any:
-        """The graph as it is."""
+    def current_graph(self) -> Any:
+        """The current graph as a DGL graph."""
         graph = self.graph
         edges = (torch.from_numpy(graph.src), torch.from_numpy(graph.dst))
         return self.library.graph(edges, num_nodes=len(graph))
 
     def layer(self, i: int, graph: Any, x: Tensor) -> Tensor:
-        """The values of the graph's destinations after layer i."""
+        """The outputs of layer i at the destinations of the graph."""
         sage, fn = self.layers[i], self._functions
-        if sage.aggregator == "mean":
-            return activate(sage.activation, self._convs[i](graph, x))
+        if sage.aggr == "mean":
+            return activate(sage.act, self._convs[i](graph, x))
         with graph.local_scope():
             graph.srcdata["m"] = sage.message(x)
             graph.update_all(fn.copy_u("m", "m"), fn.sum("m", "a"))
@@ -53,25 +53,25 @@ class _Dgl(Recomputing):
         return sage.update(sage.root(x[: len(aggregate)]), aggregate)
 
     def forward(self) -> Tensor:
-        graph, x = self.made(), torch.from_numpy(self.graph.inputs)
+        graph, x = self.current_graph(), torch.from_numpy(self.graph.inputs)
         for i in range(len(self.layers)):
             x = self.layer(i, graph, x)
         return x
 
 
 class DglFull(_Dgl, Full):
-    """Everything after each batch, with DGL."""
+    """Recomputes all vertices with DGL."""
 
     name = "dgl_full"
 
 
 class DglInfluenced(_Dgl, Influenced):
-    """What a batch has influenced, with DGL: its sampler takes whole neighbourhoods, layer by layer."""
+    """Recomputes influenced vertices with DGL, on blocks from its full-neighbourhood sampler."""
 
     name = "dgl_influenced"
 
     def recompute(self, change: Change) -> tuple[Ints, Tensor]:
-        graph, layers = self.made(), len(self.layers)
+        graph, layers = self.current_graph(), len(self.layers)
         targets = torch.from_numpy(change.targets)
         reached = torch.from_numpy(change.inputs)
         for _ in range(layers):

@@ -1,4 +1,4 @@
-"""torch_geometric, as its guide has it: `SAGEConv` over a list of edges, and subgraphs of some hops."""
+"""torch_geometric as in its documentation: `SAGEConv` over an edge index, and `k_hop_subgraph`."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from torch import Tensor
 from d3gnn.bench.live_graph import Change, LiveGraph
 from d3gnn.bench.peers.base import Full, Influenced, Recomputing, import_library, unique
 from d3gnn.nn import GNN
-from d3gnn.nn.layer import activate
+from d3gnn.nn.activation import activate
 from d3gnn.types import Ints
 
 
 class _Pyg(Recomputing):
-    """`SAGEConv` with the model's weights."""
+    """PyG's `SAGEConv` with the weights of the model."""
 
     needs = "torch_geometric"
 
     def __init__(self, model: GNN, graph: LiveGraph) -> None:
         super().__init__(model, graph)
-        conv = import_library("torch_geometric.nn").SAGEConv
-        self._convs = [conv(layer.in_width, layer.out_width, layer.aggregator) for layer in self.layers]
-        for made, layer in zip(self._convs, self.layers, strict=True):
-            made.load_state_dict(layer.state_dict())
+        sage_conv = import_library("torch_geometric.nn").SAGEConv
+        self._convs = [sage_conv(layer.in_width, layer.out_width, layer.aggr) for layer in self.layers]
+        for conv, layer in zip(self._convs, self.layers, strict=True):
+            conv.load_state_dict(layer.state_dict())
 
     def edges(self) -> Tensor:
         return torch.stack([torch.from_numpy(self.graph.src), torch.from_numpy(self.graph.dst)])
 
     def compute(self, x: Tensor, edges: Tensor) -> Tensor:
         for conv, layer in zip(self._convs, self.layers, strict=True):
-            x = activate(layer.activation, conv(x, edges))
+            x = activate(layer.act, conv(x, edges))
         return x
 
     def forward(self) -> Tensor:
@@ -37,13 +37,13 @@ class _Pyg(Recomputing):
 
 
 class PygFull(_Pyg, Full):
-    """Everything after each batch, with torch_geometric."""
+    """Recomputes all vertices with torch_geometric."""
 
     name = "pyg_full"
 
 
 class PygInfluenced(_Pyg, Influenced):
-    """What a batch has influenced, with torch_geometric: `k_hop_subgraph` forwards, then backwards."""
+    """Recomputes influenced vertices with torch_geometric: `k_hop_subgraph` forwards, then backwards."""
 
     name = "pyg_influenced"
 

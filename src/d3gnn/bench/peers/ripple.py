@@ -1,7 +1,7 @@
 """Delta propagation in the style of RIPPLE.
 
 Naman, Simmhan: RIPPLE: Scalable Incremental GNN Inferencing on Large Streaming Graphs, 2025. This is a
-re-implementation of its idea, not the authors' code.
+re-implementation of the idea, not the authors' code.
 """
 
 from __future__ import annotations
@@ -13,18 +13,19 @@ from torch import Tensor
 from d3gnn.bench.live_graph import Change, LiveGraph
 from d3gnn.bench.peers.base import Peer
 from d3gnn.bench.peers.blocks import block_of
-from d3gnn.kernel.arrays import GrowableArray, Space
+from d3gnn.kernel.arrays import GrowableArray
 from d3gnn.kernel.compiled import compiled, lean
+from d3gnn.kernel.part_state import PartState
 from d3gnn.nn import GNN
 from d3gnn.types import Doubles, Floats, Ints, Ints32, Small
 
-#: Edges that came or went since the index was made, as a share of all edges; with more, it is made anew.
+#: Largest number of edges changed since the index was built, as a fraction of all edges; above it, rebuild.
 _TAIL_SHARE = 1 / 64
 _SHORTEST_TAIL = 1024
 
 
 class Ripple(Peer):
-    """Keeps every layer's values and the sums of its messages; sends differences along out-edges."""
+    """Stores the values and message sums of every layer; propagates differences along out-edges."""
 
     name = "ripple"
     needs = "torch"
@@ -32,14 +33,14 @@ class Ripple(Peer):
 
     def __init__(self, model: GNN, graph: LiveGraph) -> None:
         super().__init__(model, graph)
-        space = Space()
+        space = PartState()
         self._values = [
             space.array(f"values_{i}", np.float32, width)
-            for i, width in enumerate([model.in_width, *(layer.out_width for layer in self.layers)])
+            for i, width in enumerate([model.in_channels, *(layer.out_width for layer in self.layers)])
         ]
-        #: Messages as the destinations have them, so that what is taken back is what was sent.
+        #: The last messages sent; retracting one subtracts exactly what was added.
         self._sent = [
-            value if layer.sends_value else space.array(f"sent_{i}", np.float32, layer.message_width)
+            value if layer.sends_input else space.array(f"sent_{i}", np.float32, layer.message_width)
             for i, (layer, value) in enumerate(zip(self.layers, self._values, strict=False))
         ]
         self._sums = [
@@ -56,21 +57,21 @@ class Ripple(Peer):
         block = block_of(graph.src, graph.dst, n, n)
         self._degrees.data[:n] = np.diff(block.begins)
         self._values[0].data[:n] = graph.inputs
-        everyone = np.arange(n)
+        all_rows = np.arange(n)
         with torch.inference_mode():
             for i, layer in enumerate(self.layers):
-                if not layer.sends_value:
+                if not layer.sends_input:
                     self._sent[i].data[:n] = layer.message(torch.from_numpy(self._values[i].data[:n])).numpy()
                 self._sums[i].data[:n] = 0.0
                 _sum_up(block.begins, block.sources, self._sent[i].data, self._sums[i].data)
-                self._values[i + 1].data[:n] = self._update(i, everyone).numpy()
-        # Nothing to do but to compile what the batches will need.
-        none = everyone[:0]
+                self._values[i + 1].data[:n] = self._update(i, all_rows).numpy()
+        # An empty change compiles the kernels that later batches need.
+        none = all_rows[:0]
         self.apply(Change(none, none, none, none, none, n))
 
     def apply(self, change: Change) -> None:
         self._reserve(len(self.graph))
-        self._out.take(change)
+        self._out.apply(change)
         np.add.at(self._degrees.data, change.added_dst, 1)
         np.subtract.at(self._degrees.data, change.removed_dst, 1)
         rows = change.inputs
@@ -85,16 +86,16 @@ class Ripple(Peer):
         return self._values[-1].data[: len(self.graph)]  # type: ignore[no-any-return]
 
     def _propagate(self, i: int, rows: Ints, x: Tensor, change: Change) -> Ints:
-        """Give rows their new values and tell the destinations of their edges; all whom that concerns."""
+        """Set the values of rows and send the differences; the rows that layer i must update."""
         sent, sums = self._sent[i].data, self._sums[i].data
-        # What edges that came or went carry counts as of before the batch. A new vertex has sent zeros.
+        # Added and removed edges use the messages from before the batch; those of a new vertex are zero.
         _add(change.added_src, change.added_dst, sent, 1, sums)
         _add(change.removed_src, change.removed_dst, sent, -1, sums)
         messages = self.layers[i].message(x).numpy()
         difference = messages.astype(np.float64)
         difference -= sent[rows]
         sent[rows] = messages
-        if not self.layers[i].sends_value:
+        if not self.layers[i].sends_input:
             self._values[i].data[rows] = x.numpy()
         return self._out.send(rows, difference, sums, change.targets, self._mark.data)
 
@@ -102,7 +103,7 @@ class Ripple(Peer):
         """The outputs of layer i at rows."""
         layer = self.layers[i]
         sums = torch.from_numpy(self._sums[i].data[rows])
-        if layer.aggregator == "mean":
+        if layer.aggr == "mean":
             sums /= torch.from_numpy(self._degrees.data[rows]).clamp_(min=1).unsqueeze(1)
         return layer.update(layer.root(torch.from_numpy(self._values[i].data[rows])), sums.float())
 
@@ -113,7 +114,7 @@ class Ripple(Peer):
 
 
 class _OutEdges:
-    """Edges by source: most of them in an index, those that came or went since then in a list behind it."""
+    """Edges by source: an index, and a list (the tail) of edges that changed since the index was built."""
 
     def __init__(self, graph: LiveGraph) -> None:
         self._graph = graph
@@ -124,12 +125,12 @@ class _OutEdges:
         self._begins, self._targets, _ = block_of(graph.dst, graph.src, n, n)
         room = max(_SHORTEST_TAIL, int(graph.edge_count * _TAIL_SHARE))
         self._tail: Ints = np.zeros((room, 2), np.int64)
-        #: 1 for an edge that came, -1 for one that went and is in the index (or came before, in the tail).
+        #: 1 for an added edge; -1 for a removed one, which is in the index or earlier in the tail.
         self._sign: Small = np.zeros(room, np.int8)
         self._length = 0
 
-    def take(self, change: Change) -> None:
-        """Follow the graph, which has taken in a batch."""
+    def apply(self, change: Change) -> None:
+        """Record the changes of a batch that the graph has applied."""
         added, removed = len(change.added_src), len(change.removed_src)
         begin, end = self._length, self._length + added + removed
         if end > len(self._sign):
@@ -140,7 +141,10 @@ class _OutEdges:
         self._length = end
 
     def send(self, rows: Ints, difference: Doubles, sums: Doubles, targets: Ints, mark: Ints) -> Ints:
-        """Add each row's difference to the sums of its destinations; these, the rows and `targets`, once."""
+        """Add the difference of each row to the sums of its destinations.
+
+        Returns the distinct rows among `rows`, their destinations and `targets`.
+        """
         tail, sign = self._tail[: self._length], self._sign[: self._length]
         reached = np.empty(_degree(rows, self._begins) + len(rows) + len(targets) + len(tail), np.int64)
         count = _send(
@@ -166,7 +170,7 @@ def _add_row(to: int, difference: Doubles, i: int, sign: int, sums: Doubles) -> 
 
 @lean
 def _reach(v: int, mark: Ints, reached: Ints, count: int) -> int:
-    """Note v unless it has been; how many there are then."""
+    """Append v to `reached` unless it is marked; the new count."""
     if mark[v] & 1:
         return count
     mark[v] |= 1
@@ -179,7 +183,11 @@ def _send(
     rows: Ints, difference: Doubles, begins: Ints32, targets: Ints32, tail: Ints, sign: Small,
     more: Ints, mark: Ints, sums: Doubles, reached: Ints,
 ) -> int:  # fmt: skip
-    """Marks are 0 between calls; meanwhile 1 for who is reached, plus twice the place of a row, plus 2."""
+    """Implements `_OutEdges.send`.
+
+    `mark` is 0 between calls. During a call, bit 0 marks reached vertices, and the other bits hold the
+    position of a row in `rows` plus 1.
+    """
     count = 0
     for i in range(len(rows)):
         mark[rows[i]] = 2 * (i + 1)
@@ -203,7 +211,7 @@ def _send(
 
 @compiled
 def _add(src: Ints, dst: Ints, sent: Floats, sign: int, sums: Doubles) -> None:
-    """Add the messages of edges to the sums, or take them back."""
+    """Add the messages of edges to the sums, or retract them."""
     for i in range(len(src)):
         for k in range(sent.shape[1]):
             sums[dst[i], k] += sign * sent[src[i], k]

@@ -1,4 +1,4 @@
-"""What benchmarks measured, as a report to read: Markdown, one HTML page, and pictures.
+"""A report of benchmark results: Markdown, one self-contained HTML page, and SVG charts.
 
 >>> import tempfile
 >>> from pathlib import Path

@@ -1,4 +1,4 @@
-"""Reading results, any field of which may be missing."""
+"""Read fields of results; any field may be missing."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from d3gnn.bench.report.words import DASH, number, words
+from d3gnn.bench.report.formatting import DASH, number, one_line
 
-#: One benchmark's result as its JSON says it.
+#: The JSON object of one benchmark result.
 Result = Mapping[str, Any]
-#: Settings that tell results of one benchmark apart.
-_TELLING = (
+#: Settings that distinguish results of one benchmark.
+_DISTINGUISHING = (
     "layers",
     "width",
     "model",
@@ -26,7 +26,7 @@ _TELLING = (
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """The value if it is a mapping, and an empty one if not."""
+    """The value if it is a mapping, else an empty mapping."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -35,46 +35,46 @@ def rows(value: Any) -> list[Mapping[str, Any]]:
     return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list | tuple) else []
 
 
-def quantity(value: Any) -> float | None:
-    """The value if it is a number to reckon with."""
+def finite_number(value: Any) -> float | None:
+    """The value if it is a finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) else None
 
 
-def above_zero(value: Any) -> float | None:
-    """The value if it is a number that can be divided by, or drawn on a log axis."""
-    found = quantity(value)
+def positive_number(value: Any) -> float | None:
+    """The value if it is a finite number above 0, else None."""
+    found = finite_number(value)
     return found if found is not None and found > 0 else None
 
 
 def setting(result: Result, name: str) -> Any:
-    """What a result says of its settings, at its top or in `settings`."""
+    """A setting of a result, from its top level or from `settings`."""
     value = result.get(name)
     return mapping(result.get("settings")).get(name) if value is None else value
 
 
 def workload(result: Result) -> str:
-    return words(setting(result, "workload"))
+    return one_line(setting(result, "workload"))
 
 
 def engine(result: Result) -> str:
-    return words(setting(result, "engine"))
+    return one_line(setting(result, "engine"))
 
 
 def batch(result: Result) -> float:
-    return quantity(setting(result, "batch")) or 0
+    return finite_number(setting(result, "batch")) or 0
 
 
 def commands(results: Iterable[Result]) -> list[str]:
-    """What makes these results again, each once."""
+    """The distinct commands that reproduce these results."""
     return list(dict.fromkeys(str(r["command"]).strip() for r in results if r.get("command")))
 
 
-def remarks(results: Iterable[Result]) -> list[str]:
-    """What results say in words, each once."""
+def notes(results: Iterable[Result]) -> list[str]:
+    """The distinct notes of these results."""
     found = dict.fromkeys(
-        f"{title}: {words(r[key])}"
+        f"{title}: {one_line(r[key])}"
         for r in results
         for key, title in (("loss", "Loss"), ("note", "Note"))
         if r.get(key)
@@ -83,43 +83,43 @@ def remarks(results: Iterable[Result]) -> list[str]:
 
 
 def messages(named: Iterable[tuple[str, Any]]) -> list[str]:
-    """A sentence on the messages per edge of each name that is known for it.
+    """A sentence with the range of messages per edge of each name.
 
     >>> messages([("grid", 4.0), ("web", 11.5), ("grid", 4.5), ("tree", None)])
     ['Messages per edge: grid 4.00 to 4.50; web 11.5.']
     """
     found: dict[str, list[float]] = {}
     for name, value in named:
-        if quantity(value) is not None:
+        if finite_number(value) is not None:
             found.setdefault(name, []).append(float(value))
-    said = []
+    texts = []
     for name, values in found.items():
         ends = list(dict.fromkeys(number(end) for end in (min(values), max(values))))
-        said.append(" to ".join(ends) if name == DASH else f"{name} {' to '.join(ends)}")
-    return [f"Messages per edge: {'; '.join(said)}."] if said else []
+        texts.append(" to ".join(ends) if name == DASH else f"{name} {' to '.join(ends)}")
+    return [f"Messages per edge: {'; '.join(texts)}."] if texts else []
 
 
-def differences(results: Sequence[Result], alike: Callable[[Result], Hashable]) -> list[str]:
-    """For each result the settings that tell it from those that are alike otherwise; mostly none."""
+def distinguishing_settings(results: Sequence[Result], key: Callable[[Result], Hashable]) -> list[str]:
+    """For each result, the settings in which it differs from others with the same `key`; mostly none."""
     groups: dict[Hashable, list[Result]] = {}
     for result in results:
-        groups.setdefault(alike(result), []).append(result)
+        groups.setdefault(key(result), []).append(result)
 
-    def said(result: Result) -> str:
-        group = groups[alike(result)]
+    def suffix(result: Result) -> str:
+        group = groups[key(result)]
         return ", ".join(
-            f"{name.replace('_', ' ')} {words(setting(result, name))}"
-            for name in _TELLING
+            f"{name.replace('_', ' ')} {one_line(setting(result, name))}"
+            for name in _DISTINGUISHING
             if len({str(setting(other, name)) for other in group}) > 1
         )
 
-    return [said(result) for result in results]
+    return [suffix(result) for result in results]
 
 
-def joined(*parts: str) -> str:
-    """What is known of a name's parts.
+def join_parts(*parts: str) -> str:
+    """Join the parts that are not empty.
 
-    >>> joined("local", "—", "", "parts 2")
+    >>> join_parts("local", "—", "", "parts 2")
     'local, parts 2'
     """
     return ", ".join(part for part in parts if part and part != DASH)

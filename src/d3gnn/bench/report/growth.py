@@ -1,4 +1,4 @@
-"""Whether a batch costs what it touches, however large the graph is."""
+"""Batch time by the size of the stored graph."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Sequence
 
 from d3gnn.bench.report.fields import (
     Result,
-    above_zero,
     commands,
-    differences,
+    distinguishing_settings,
     engine,
-    joined,
+    join_parts,
     mapping,
     messages,
-    remarks,
+    notes,
+    positive_number,
     rows,
     setting,
 )
-from d3gnn.bench.report.lines import Line, draw_lines
+from d3gnn.bench.report.formatting import DASH, number, one_line
+from d3gnn.bench.report.line_chart import Line, draw_lines
 from d3gnn.bench.report.section import Picture, Section, Table
-from d3gnn.bench.report.words import DASH, number, words
 
 _FIELDS = {
     "stored edges": "stored_edges",
@@ -33,16 +33,16 @@ _FIELDS = {
 
 
 def growth(results: Sequence[Result]) -> list[Section]:
-    """Batch time by graph size, then by operator."""
+    """Batch time by graph size, and by operator."""
     results = sorted(results, key=lambda r: (engine(r), shape(r)))
-    apart = differences(results, lambda r: (engine(r), shape(r)))
-    named = [(joined(shape(r), said) or DASH, r) for r, said in zip(results, apart, strict=True)]
+    suffixes = distinguishing_settings(results, lambda r: (engine(r), shape(r)))
+    named = [(join_parts(shape(r), suffix) or DASH, r) for r, suffix in zip(results, suffixes, strict=True)]
     text = [
-        "The same batches on graphs of several sizes: what a batch costs should depend on what it touches, "
-        "not on what is stored.",
-        *filter(None, (_says(result, said) for result, said in zip(results, apart, strict=True))),
+        "The same batches on graphs of several sizes. The time of a batch should depend on the vertices and "
+        "edges that it touches, not on the size of the graph.",
+        *filter(None, (_sentence(result, suffix) for result, suffix in zip(results, suffixes, strict=True))),
         *messages((name, row.get("messages_per_edge")) for name, r in named for row in rows(r.get("sizes"))),
-        *remarks(results),
+        *notes(results),
     ]
     cells = [
         [engine(result), name, *(number(row.get(field)) for field in _FIELDS.values())]
@@ -55,15 +55,15 @@ def growth(results: Sequence[Result]) -> list[Section]:
 
 
 def shape(result: Result) -> str:
-    return words(setting(result, "shape"))
+    return one_line(setting(result, "shape"))
 
 
-def _says(result: Result, apart: str) -> str | None:
-    """The result in a sentence, if it has one."""
-    ratio, larger = above_zero(result.get("ratio")), above_zero(result.get("growth"))
+def _sentence(result: Result, suffix: str) -> str | None:
+    """The result in one sentence, if it has a ratio."""
+    ratio, larger = positive_number(result.get("ratio")), positive_number(result.get("growth"))
     if ratio is None or larger is None:
         return None
-    name = joined(engine(result), shape(result), apart)
+    name = join_parts(engine(result), shape(result), suffix)
     before = f"{name}: " if name else ""
     return f"{before}a batch takes {number(ratio)} times as long on a graph {number(larger)} times as large."
 
@@ -72,16 +72,16 @@ def _picture(named: Sequence[tuple[str, Result]]) -> list[Picture]:
     lines = []
     for name, result in named:
         found = (
-            (above_zero(row.get("stored_edges")), above_zero(row.get("batch_ms_p50")))
+            (positive_number(row.get("stored_edges")), positive_number(row.get("batch_ms_p50")))
             for row in rows(result.get("sizes"))
         )
         points = sorted((stored, spent) for stored, spent in found if stored and spent)
         if points:
-            lines.append(Line(name, engine(result), joined(engine(result), name) or "batch p50", points))
+            lines.append(Line(name, engine(result), join_parts(engine(result), name) or "batch p50", points))
     if not lines:
         return []
     svg = draw_lines(lines, "Time per batch by graph size", "stored edges", "milliseconds per batch (median)")
-    return [Picture("growth", svg, "Median time per batch by stored edges, a line for each engine and shape")]
+    return [Picture("growth", svg, "Median time per batch by stored edges, one line per engine and shape")]
 
 
 def _operators(named: Sequence[tuple[str, Result]]) -> list[Section]:
@@ -98,5 +98,5 @@ def _operators(named: Sequence[tuple[str, Result]]) -> list[Section]:
     ]  # fmt: skip
     table = Table(["engine", "shape", "stored edges", *operators], cells, names=2)
     return [
-        Section("Growth by operator", ["Median milliseconds of each operator in a batch."], table, level=3)
+        Section("Growth by operator", ["Median milliseconds per batch in each operator."], table, level=3)
     ]

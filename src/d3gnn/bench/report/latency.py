@@ -1,26 +1,35 @@
-"""How long an event waits until its effect is there, under a steady rate."""
+"""Latency of outputs while events arrive at a constant rate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from d3gnn.bench.report.canvas import COLOURS, DARK, PALE, dress, legend, new_figure, scale, to_svg
+from d3gnn.bench.report.chart_style import (
+    COLOURS,
+    DARK,
+    PALE,
+    add_legend,
+    new_figure,
+    set_scale,
+    style_axes,
+    to_svg,
+)
 from d3gnn.bench.report.fields import (
     Result,
     commands,
-    differences,
+    distinguishing_settings,
     engine,
-    joined,
+    finite_number,
+    join_parts,
     messages,
-    quantity,
-    remarks,
+    notes,
     rows,
     setting,
     workload,
 )
+from d3gnn.bench.report.formatting import DASH, error, number
 from d3gnn.bench.report.section import Picture, Section, Table
-from d3gnn.bench.report.words import DASH, error, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,22 +45,22 @@ _FIELDS = {
     "empty batch, ms": "empty_batch_ms",
     "batch p50, ms": "batch_ms_p50",
     "batches": "batches",
-    "backlog growth, share of the rate": "backlog_growth",
+    "backlog growth, fraction of rate": "backlog_growth",
     "messages per edge": "messages_per_edge",
 }
 
 
 def latency(results: Sequence[Result]) -> list[Section]:
-    """One table of all rates, one picture over time for each."""
-    results = sorted(results, key=lambda r: (workload(r), engine(r), quantity(setting(r, "rate")) or 0))
-    apart = differences(results, lambda r: (workload(r), engine(r), str(setting(r, "rate"))))
-    names = [joined(workload(r), said) for r, said in zip(results, apart, strict=True)]
+    """A table of all rates, and a chart over time for each."""
+    results = sorted(results, key=lambda r: (workload(r), engine(r), finite_number(setting(r, "rate")) or 0))
+    suffixes = distinguishing_settings(results, lambda r: (workload(r), engine(r), str(setting(r, "rate"))))
+    names = [join_parts(workload(r), suffix) for r, suffix in zip(results, suffixes, strict=True)]
     text = [
-        "From the arrival of the oldest event behind an output to the end of its batch, commit and all, "
-        "while events arrive at a steady rate. In an empty batch nothing happens. A backlog that grows by "
-        "more than a small share of the rate says that the engine does not keep up.",
+        "Latency is measured from the arrival of the oldest event behind an output row to the end of its "
+        "batch, including the commit, while events arrive at a constant rate. An empty batch has no events. "
+        "If the backlog grows by more than a small fraction of the rate, the engine does not keep up.",
         *messages((workload(r), r.get("messages_per_edge")) for r in results),
-        *remarks(results),
+        *notes(results),
     ]
     cells = [
         [
@@ -64,7 +73,7 @@ def latency(results: Sequence[Result]) -> list[Section]:
         Picture(
             f"latency-{place}",
             _over_time(result, name),
-            f"Latency at {number(setting(result, 'rate'))} events/s, {joined(engine(result), name)}",
+            f"Latency at {number(setting(result, 'rate'))} events/s, {join_parts(engine(result), name)}",
         )
         for place, (name, result) in enumerate(zip(names, results, strict=True), 1)
         if _series(result, "p50_ms") or _series(result, "max_ms")
@@ -74,8 +83,11 @@ def latency(results: Sequence[Result]) -> list[Section]:
 
 
 def _series(result: Result, name: str) -> list[tuple[float, float]]:
-    """A number by the second."""
-    found = ((quantity(row.get("second")), quantity(row.get(name))) for row in rows(result.get("timeline")))
+    """The values of a field over time."""
+    found = (
+        (finite_number(row.get("second")), finite_number(row.get(name)))
+        for row in rows(result.get("timeline"))
+    )
     return sorted((second, value) for second, value in found if second is not None and value is not None)
 
 
@@ -90,22 +102,22 @@ def _over_time(result: Result, name: str) -> str:
         gridspec_kw={"height_ratios": [2.6, 1][: 1 + bool(backlog)]},
     )[:, 0]
     rate = number(setting(result, "rate"))
-    dress(panels[0], joined(f"Latency at {rate} events/s", engine(result), name))
+    style_axes(panels[0], join_parts(f"Latency at {rate} events/s", engine(result), name))
     _draw_latency(panels[0], result)
     if backlog:
-        dress(panels[1], "Backlog")
+        style_axes(panels[1], "Backlog")
         panels[1].fill_between(
             [x for x, _ in backlog], [y for _, y in backlog], color="#777777", alpha=0.35, lw=0
         )
         panels[1].plot([x for x, _ in backlog], [y for _, y in backlog], color="#777777", lw=1.3)
-        panels[1].set_ylabel("events waiting", fontsize=10)
-        scale(panels[1], "y", [y for _, y in backlog])
+        panels[1].set_ylabel("pending events", fontsize=10)
+        set_scale(panels[1], "y", [y for _, y in backlog])
     for axes in panels:
         axes.grid(color=PALE, linewidth=0.6)
         axes.label_outer()
         axes.margins(x=0.01)
     panels[-1].set_xlabel("seconds since the start", fontsize=10)
-    legend(figure, panels[0])
+    add_legend(figure, panels[0])
     return to_svg(figure)
 
 
@@ -118,9 +130,9 @@ def _draw_latency(axes: Axes, result: Result) -> None:
                 marker="o" if len(points) < 25 else "", markersize=4,
             )  # fmt: skip
             values += [y for _, y in points]
-    empty = quantity(result.get("empty_batch_ms"))
+    empty = finite_number(result.get("empty_batch_ms"))
     if empty is not None:
         axes.axhline(empty, color=DARK, lw=1.2, ls="--", label=f"empty batch, {number(empty, 'ms')}")
         values.append(empty)
-    scale(axes, "y", values)
+    set_scale(axes, "y", values)
     axes.set_ylabel("milliseconds", fontsize=10)

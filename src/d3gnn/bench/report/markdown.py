@@ -1,4 +1,4 @@
-"""Sections as Markdown."""
+"""Render sections as Markdown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from d3gnn.bench.report.section import FOLD, Cell, Loss, Section, Table
 
 
 def to_markdown(title: str, sections: Sequence[Section], pictures: str) -> str:
-    """The whole report; pictures are files in the folder of that name."""
+    """The report as Markdown; `pictures` is the folder of the charts."""
     lines = [f"# {escaped(title)}", ""]
     for section in sections:
         lines += _section(section, pictures)
@@ -17,7 +17,7 @@ def to_markdown(title: str, sections: Sequence[Section], pictures: str) -> str:
 
 
 def escaped(text: str) -> str:
-    r"""Text that Markdown shows as it is.
+    r"""Escape text, so that Markdown shows it unchanged.
 
     >>> print(escaped("a|b <i> *c* dgl_full"))
     a\|b \<i\> \*c\* dgl_full
@@ -32,16 +32,16 @@ def _section(section: Section, pictures: str) -> Iterator[str]:
     if section.table is not None:
         yield from (*_table(section.table), "")
     for picture in section.pictures:
-        yield from (f"![{escaped(picture.shows)}]({pictures}/{picture.name}.svg)", "")
+        yield from (f"![{escaped(picture.description)}]({pictures}/{picture.name}.svg)", "")
     if section.commands:
         ticks = max(re.findall("`+", "\n".join(section.commands)), default="", key=len)
         fence = "`" * max(3, len(ticks) + 1)
         block = (f"{fence}bash", *section.commands, fence, "")
         if len(section.commands) > FOLD:
-            summary = f"<summary>Make it again ({len(section.commands)} commands)</summary>"
+            summary = f"<summary>Reproduce ({len(section.commands)} commands)</summary>"
             yield from ("<details>", summary, "", *block, "</details>", "")
         else:
-            yield from ("Make it again:", "", *block)
+            yield from ("Reproduce with:", "", *block)
 
 
 def _table(table: Table) -> Iterator[str]:

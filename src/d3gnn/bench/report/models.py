@@ -1,33 +1,41 @@
-"""What each kind of layer costs, beside the others."""
+"""Run time of each kind of model, relative to GraphSAGE-mean."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from d3gnn.bench.report.fields import Result, commands, differences, joined, mapping, remarks, workload
+from d3gnn.bench.report.fields import (
+    Result,
+    commands,
+    distinguishing_settings,
+    join_parts,
+    mapping,
+    notes,
+    workload,
+)
+from d3gnn.bench.report.formatting import DASH, error, number, one_line
 from d3gnn.bench.report.section import Section, Table
-from d3gnn.bench.report.words import DASH, error, number, words
 
-_TITLES = ["workload", "model", "edges/s", "batch p50, ms", "times sage", "error"]
+_TITLES = ["workload", "model", "edges/s", "batch p50, ms", "relative time", "error"]
 
 
 def models(results: Sequence[Result]) -> list[Section]:
-    """One table of all models on all streams."""
+    """A table of all models on all streams."""
     results = sorted(results, key=workload)
     named = [
-        (joined(workload(r), said) or DASH, r)
-        for r, said in zip(results, differences(results, workload), strict=True)
+        (join_parts(workload(r), suffix) or DASH, r)
+        for r, suffix in zip(results, distinguishing_settings(results, workload), strict=True)
     ]
     text = [
-        "The same stream through one model of each kind in the local engine, batch by batch in turns, so "
-        "that what slows down the machine for a while meets all of them. `times sage` is the time over that "
-        "of GraphSAGE with the mean.",
-        *remarks(results),
+        "The same stream through one model of each kind in LocalEngine. Batches are interleaved: each runs "
+        "through all models before the next one, so that slowdowns of the machine affect all models alike. "
+        "Relative time: run time divided by that of GraphSAGE with mean aggregation.",
+        *notes(results),
     ]
     cells = [
         [
-            name, words(model), number(found.get("edges_per_second")), number(found.get("batch_ms_p50")),
-            number(found.get("times")), error(found.get("max_relative_error")),
+            name, one_line(model), number(found.get("edges_per_second")), number(found.get("batch_ms_p50")),
+            number(found.get("relative_time")), error(found.get("max_relative_error")),
         ]
         for name, result in named
         for model, found in mapping(result.get("models")).items()

@@ -1,17 +1,17 @@
-"""What a report is made of, before it is Markdown or HTML."""
+"""The structure of a report, independent of Markdown and HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: With more commands than this, a section shows them only to those who ask.
+#: Sections with more commands than this show them collapsed.
 FOLD = 3
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A cell that says d3gnn was slower; a reader should not have to look for it."""
+    """A highlighted cell: d3gnn was slower."""
 
     text: str
 
@@ -24,7 +24,7 @@ Cell = str | Loss
 
 @dataclass(frozen=True)
 class Table:
-    """Column titles and rows of ready-made text; the first `names` columns are words, the others numbers."""
+    """Column titles and rows of formatted text; the first `names` columns are text, the others numbers."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[Cell]]
@@ -38,21 +38,21 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG file's name without its ending, its text, and what it shows in words."""
+    """An SVG chart: the file name without suffix, the SVG text, and a description (alt text)."""
 
     name: str
     svg: str
-    shows: str
+    description: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """One part of a report, from top to bottom; one of level 3 belongs to the one of level 2 before it."""
+    """A section of a report; one of level 3 is a subsection of the last one of level 2."""
 
     title: str
     text: Sequence[str] = ()
     table: Table | None = None
     pictures: Sequence[Picture] = ()
-    #: What to run to measure this again.
+    #: Commands that reproduce the results.
     commands: Sequence[str] = ()
     level: int = 2

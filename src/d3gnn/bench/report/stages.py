@@ -1,59 +1,59 @@
-"""Where the time of a batch on Spark goes."""
+"""Breakdown of the time of a batch on Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from d3gnn.bench.report.canvas import (
+from d3gnn.bench.report.chart_style import (
     COLOURS,
     DARK,
     DEEP,
     PALE,
-    drawn,
-    dress,
-    legend,
+    add_legend,
+    label_text,
     new_figure,
-    scale,
+    set_scale,
+    style_axes,
     to_svg,
 )
 from d3gnn.bench.report.fields import (
     Result,
     batch,
     commands,
-    differences,
+    distinguishing_settings,
     engine,
-    joined,
+    finite_number,
+    join_parts,
     mapping,
     messages,
-    quantity,
-    remarks,
+    notes,
     setting,
     workload,
 )
+from d3gnn.bench.report.formatting import DASH, number
 from d3gnn.bench.report.section import Picture, Section, Table
-from d3gnn.bench.report.words import DASH, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Batches that differ more than this in time are shown by their shares.
+#: Batch times that span a larger ratio are shown as percentages.
 _WIDE = 8
-#: The room that one digit of a number needs, as a share of the axis.
+#: Width of one digit, as a fraction of the axis.
 _DIGIT = 0.014
 
 
 def stages(results: Sequence[Result]) -> list[Section]:
-    """One table, and one bar for each batch size."""
+    """A table, and one stacked bar for each batch size."""
     results = sorted(results, key=lambda r: (workload(r), engine(r), batch(r)))
-    apart = differences(results, lambda r: (workload(r), engine(r), batch(r)))
-    names = [joined(workload(r), said) for r, said in zip(results, apart, strict=True)]
+    suffixes = distinguishing_settings(results, lambda r: (workload(r), engine(r), batch(r)))
+    names = [join_parts(workload(r), suffix) for r, suffix in zip(results, suffixes, strict=True)]
     found = [_milliseconds(result) for result in results]
     columns = list(dict.fromkeys(stage for spent in found for stage in spent))
     text = [
-        "Milliseconds of a batch by what they were spent on, and what a start and a recovery take.",
+        "Median milliseconds of each stage of a batch; time of a cold start, and of a rebuild of all state.",
         *messages((workload(r), r.get("messages_per_edge")) for r in results),
-        *remarks(results),
+        *notes(results),
     ]
     cells = [
         [
@@ -65,25 +65,25 @@ def stages(results: Sequence[Result]) -> list[Section]:
     ]  # fmt: skip
     titles = [
         "workload", "engine", "batch", "batch, ms", *(f"{stage}, ms" for stage in columns), "cold start, s",
-        "recovery, s",
+        "rebuild, s",
     ]  # fmt: skip
     bars = [
-        (joined(f"batch {number(setting(result, 'batch'))}", name), spent)
+        (join_parts(f"batch {number(setting(result, 'batch'))}", name), spent)
         for name, result, spent in zip(names, results, found, strict=True)
         if sum(spent.values()) > 0
     ]
-    shows = "Time of a batch by what it was spent on, one bar for each batch size"
-    pictures = [Picture("stages", _stacked(bars, columns), shows)] if bars else []
+    description = "Time of a batch by stage, one bar for each batch size"
+    pictures = [Picture("stages", _stacked(bars, columns), description)] if bars else []
     return [
-        Section(
-            "Where the time goes on Spark", text, Table(titles, cells, names=2), pictures, commands(results)
-        )
+        Section("Time of a batch on Spark", text, Table(titles, cells, names=2), pictures, commands(results))
     ]
 
 
 def _milliseconds(result: Result) -> dict[str, float]:
     given = mapping(result.get("milliseconds")).items()
-    return {stage: spent for stage, value in given if (spent := quantity(value)) is not None and spent >= 0}
+    return {
+        stage: spent for stage, value in given if (spent := finite_number(value)) is not None and spent >= 0
+    }
 
 
 def _stacked(bars: Sequence[tuple[str, dict[str, float]]], columns: Sequence[str]) -> str:
@@ -91,10 +91,10 @@ def _stacked(bars: Sequence[tuple[str, dict[str, float]]], columns: Sequence[str
     shares = max(totals) > _WIDE * min(totals)
     figure = new_figure(9.5, max(2.6, 1.3 + 0.5 * len(bars)))
     axes = figure.add_subplot()
-    dress(axes, "Where the time of a batch goes" + (", as shares of the whole" if shares else ""))
+    style_axes(axes, "Time of a batch by stage" + (", percent" if shares else ""))
     longest = 100.0 if shares else max(totals)
-    scale(axes, "x", [longest])
-    axes.set_xlim(0, 1.14 * longest)  # the totals stand at the ends
+    set_scale(axes, "x", [longest])
+    axes.set_xlim(0, 1.14 * longest)  # room for the totals
     for place, ((_, spent), total) in enumerate(zip(bars, totals, strict=True)):
         unit = 100 / total if shares else 1.0
         _bar(
@@ -104,12 +104,12 @@ def _stacked(bars: Sequence[tuple[str, dict[str, float]]], columns: Sequence[str
             number(total, "ms"), (unit * total, place), xytext=(5, 0), textcoords="offset points",
             va="center", fontsize=9, fontweight="bold", color=DARK,
         )  # fmt: skip
-    axes.set_yticks(range(len(bars)), [drawn(name) for name, _ in bars])
+    axes.set_yticks(range(len(bars)), [label_text(name) for name, _ in bars])
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel("percent of the batch" if shares else "milliseconds per batch", fontsize=10)
     axes.grid(axis="x", color=PALE, linewidth=0.6)
-    legend(figure, axes)
+    add_legend(figure, axes)
     return to_svg(figure)
 
 
@@ -119,7 +119,7 @@ def _bar(axes: Axes, place: int, pieces: dict[str, float], longest: float, *, la
         colour = COLOURS[at % len(COLOURS)]
         axes.barh(
             place, width, left=left, height=0.62, color=colour, edgecolor="white", linewidth=0.8,
-            label=drawn(stage) if label else None,
+            label=label_text(stage) if label else None,
         )  # fmt: skip
         text = f"{width:,.0f}"
         if width > _DIGIT * (len(text) + 1) * longest:

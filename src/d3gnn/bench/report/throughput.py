@@ -1,4 +1,4 @@
-"""How fast each engine takes in each stream, by batch size."""
+"""Throughput of each engine on each stream, by batch size."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 
 from d3gnn.bench.report.fields import (
     Result,
-    above_zero,
     batch,
     commands,
-    differences,
+    distinguishing_settings,
     engine,
-    joined,
+    finite_number,
+    join_parts,
     mapping,
     messages,
-    quantity,
-    remarks,
+    notes,
+    positive_number,
     setting,
     workload,
 )
-from d3gnn.bench.report.lines import Line, draw_lines
+from d3gnn.bench.report.formatting import DASH, error, number, one_line, percent
+from d3gnn.bench.report.line_chart import Line, draw_lines
 from d3gnn.bench.report.section import Picture, Section, Table
-from d3gnn.bench.report.words import DASH, error, number, percent, words
 
 _TITLES = [
     "workload", "engine", "batch", "parts", "edges/s", "batch p50, ms", "batch p99, ms", "kernel share",
@@ -34,20 +34,22 @@ _TITLES = [
 
 
 def throughput(results: Sequence[Result]) -> list[Section]:
-    """One table of all runs, one picture of their speeds."""
+    """A table of all runs, and a chart of edges per second."""
     results = sorted(results, key=lambda r: (workload(r), engine(r), batch(r)))
-    apart = differences(results, lambda r: (workload(r), engine(r)))
-    rows = [_row(r, joined(workload(r), said) or DASH) for r, said in zip(results, apart, strict=True)]
+    suffixes = distinguishing_settings(results, lambda r: (workload(r), engine(r)))
+    rows = [
+        _row(r, join_parts(workload(r), suffix) or DASH) for r, suffix in zip(results, suffixes, strict=True)
+    ]
     text = [
-        "Edges created and deleted per second, batches one after another, as fast as they go. The kernel "
-        "share is the time inside operators; imbalance is the busiest part's time over the mean; the error "
-        "is the largest relative one against recomputation from scratch.",
+        "Edges created and deleted per second; batches are processed back to back at full speed. Kernel "
+        "share: fraction of the time inside operators. Imbalance: time of the busiest part divided by the "
+        "mean. Error: largest relative error against recomputation from scratch.",
         *messages((workload(r), r.get("messages_per_edge")) for r in results),
-        *remarks(results),
+        *notes(results),
     ]
     return [
         Section(
-            "Throughput", text, Table(_TITLES, rows, names=2), _picture(results, apart), commands(results)
+            "Throughput", text, Table(_TITLES, rows, names=2), _picture(results, suffixes), commands(results)
         )
     ]
 
@@ -57,7 +59,7 @@ def _row(result: Result, name: str) -> list[str]:
     return [
         name, engine(result), number(setting(result, "batch")), number(setting(result, "parts")),
         number(_rounded(get("edges_per_second"))), number(get("batch_ms_p50")), number(get("batch_ms_p99")),
-        percent(quantity(get("kernel_share"))), number(get("messages_per_edge")),
+        percent(finite_number(get("kernel_share"))), number(get("messages_per_edge")),
         number(get("replication_factor")), number(get("imbalance")), number(_moved_per_edge(result)),
         number(_total(get("bytes_per_edge"))), number(_total(get("bytes_per_vertex"))),
         error(get("max_relative_error")),
@@ -65,42 +67,40 @@ def _row(result: Result, name: str) -> list[str]:
 
 
 def _rounded(value: Any) -> Any:
-    return round(value) if (quantity(value) or 0) >= 1000 else value
+    return round(value) if (finite_number(value) or 0) >= 1000 else value
 
 
 def _moved_per_edge(result: Result) -> float | None:
-    """Bytes that operators handed on, by the edges that were created and deleted."""
-    moved = quantity(result.get("bytes_moved"))
-    edges = (quantity(result.get("edges_per_second")) or 0) * (quantity(result.get("seconds")) or 0)
-    edges = edges or quantity(result.get("events")) or 0
+    """Bytes sent between operators, per edge created or deleted."""
+    moved = finite_number(result.get("bytes_moved"))
+    edges = (finite_number(result.get("edges_per_second")) or 0) * (finite_number(result.get("seconds")) or 0)
+    edges = edges or finite_number(result.get("events")) or 0
     return None if moved is None or not edges else moved / edges
 
 
 def _total(value: Any) -> float | None:
-    """Bytes of all operators."""
-    found = [q for q in map(quantity, mapping(value).values()) if q is not None]
-    return sum(found) if found else quantity(value)
+    """The sum over all operators."""
+    found = [q for q in map(finite_number, mapping(value).values()) if q is not None]
+    return sum(found) if found else finite_number(value)
 
 
-def _picture(results: Sequence[Result], apart: Sequence[str]) -> list[Picture]:
+def _picture(results: Sequence[Result], suffixes: Sequence[str]) -> list[Picture]:
     speeds: dict[tuple[str, str, str], dict[float, list[float]]] = {}
-    for result, said in zip(results, apart, strict=True):
-        at, speed = above_zero(batch(result)), above_zero(result.get("edges_per_second"))
-        if at and speed:
-            line = speeds.setdefault((workload(result), engine(result), said), {})
-            line.setdefault(at, []).append(speed)
+    for result, suffix in zip(results, suffixes, strict=True):
+        size, speed = positive_number(batch(result)), positive_number(result.get("edges_per_second"))
+        if size and speed:
+            line = speeds.setdefault((workload(result), engine(result), suffix), {})
+            line.setdefault(size, []).append(speed)
     if not speeds:
         return []
     lines = [
         Line(
-            family=joined(name, said),
-            style=words(which),
-            name=joined(which, name, said),
-            points=[(at, float(np.median(found))) for at, found in sorted(line.items())],
+            family=join_parts(name, suffix),
+            style=one_line(which),
+            name=join_parts(which, name, suffix),
+            points=[(size, float(np.median(found))) for size, found in sorted(line.items())],
         )
-        for (name, which, said), line in speeds.items()
+        for (name, which, suffix), line in speeds.items()
     ]
-    svg = draw_lines(lines, "Throughput by batch size", "events in a batch", "edges per second", log_y=True)
-    return [
-        Picture("throughput", svg, "Edges per second by batch size, one line for each engine and workload")
-    ]
+    svg = draw_lines(lines, "Throughput by batch size", "events per batch", "edges per second", log_y=True)
+    return [Picture("throughput", svg, "Edges per second by batch size, one line per engine and workload")]

@@ -1,4 +1,4 @@
-"""What windows save, and what they cost."""
+"""Traffic, run time and latency of window policies."""
 
 from __future__ import annotations
 
@@ -6,56 +6,59 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from d3gnn.bench.report.canvas import (
+from d3gnn.bench.report.chart_style import (
     COLOURS,
     DARK,
     MARKERS,
     PALE,
-    drawn,
-    dress,
-    legend,
-    log_axis,
+    add_legend,
+    label_text,
     new_figure,
+    set_log_scale,
+    style_axes,
     to_svg,
 )
 from d3gnn.bench.report.fields import (
     Result,
-    above_zero,
     commands,
-    differences,
-    joined,
+    distinguishing_settings,
+    finite_number,
+    join_parts,
     mapping,
-    quantity,
-    remarks,
+    notes,
+    positive_number,
     rows,
     setting,
     workload,
 )
+from d3gnn.bench.report.formatting import DASH, error, number, one_line
 from d3gnn.bench.report.section import Picture, Section, Table
-from d3gnn.bench.report.words import DASH, error, number, words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _TITLES = [
-    "workload", "window", "waits at most, s", "run time, s", "times less", "last layer, MB", "times less",
-    "messages", "forwards", "p50, s", "p99, s", "max, s", "imbalance", "edges/s", "bookkeeping, share",
+    "workload", "window", "max delay, s", "run time, s", "speed-up", "last layer, MB", "reduction",
+    "messages", "forwards", "p50, s", "p99, s", "max, s", "imbalance", "edges/s", "bookkeeping",
     "error",
 ]  # fmt: skip
 
 
 def windows(results: Sequence[Result]) -> list[Section]:
-    """One table of all windows, and a picture of traffic against latency for each stream."""
+    """A table of all windows, and a chart of traffic over latency for each stream."""
     results = sorted(results, key=workload)
-    apart = differences(results, workload)
-    named = [(joined(workload(r), said) or DASH, r) for r, said in zip(results, apart, strict=True)]
+    suffixes = distinguishing_settings(results, workload)
+    named = [
+        (join_parts(workload(r), suffix) or DASH, r) for r, suffix in zip(results, suffixes, strict=True)
+    ]
     text = [
-        "The same stream without a window, and with one of each kind. What changes at a vertex waits for "
-        "more to change, in each operator on its own; the delay is the most that anything waits there. "
-        "Latency is from the arrival of the oldest event behind an output until it is out. Batches come at a "
-        "fixed pace on a clock that is set by hand. The last layer's bytes are values on their way to its "
-        "edges and partial aggregates on their way back.",
-        *remarks(results),
+        "The same stream without a window, and with a window of each kind. A window delays the changes of a "
+        "vertex in each operator, in order to merge them with later ones; max delay is the longest delay in "
+        "one operator. Batches arrive at a fixed interval of a simulated clock. Latency is measured from "
+        "the arrival of the oldest event behind an output row to its emission. Last layer: bytes of the "
+        "values sent to the Edge operator and of the partial aggregates sent to the Vertex operator. "
+        "Bookkeeping: fraction of the run time spent in windows.",
+        *notes(results),
     ]
     cells = [
         _row(name, policy, found, result)
@@ -69,7 +72,7 @@ def windows(results: Sequence[Result]) -> list[Section]:
         if _points(result):
             by_stream.setdefault(workload(result), []).append(result)
     pictures = [
-        Picture(f"windows-{place}", draw_windows(found, name), f"Traffic against latency of windows, {name}")
+        Picture(f"windows-{place}", draw_windows(found, name), f"Traffic over latency of windows, {name}")
         for place, (name, found) in enumerate(by_stream.items(), 1)
     ]
     return [Section("Windows", text, table, pictures, commands(results))]
@@ -79,43 +82,44 @@ def _row(name: str, policy: str, found: Mapping[str, Any], result: Result) -> li
     layers = rows(found.get("layers"))
     get = found.get
     return [
-        name, words(get("window") or policy), number(get("delay_s")), number(get("seconds")),
-        number(mapping(result.get("less_time")).get(policy)), number(_megabytes(found)),
-        number(mapping(result.get("fewer_bytes")).get(policy)),
-        number(sum(quantity(layer.get("messages")) or 0 for layer in layers)), number(get("forwards")),
+        name, one_line(get("window") or policy), number(get("max_delay_s")), number(get("seconds")),
+        number(mapping(result.get("speedup")).get(policy)), number(_megabytes(found)),
+        number(mapping(result.get("traffic_reduction")).get(policy)),
+        number(sum(finite_number(layer.get("messages")) or 0 for layer in layers)), number(get("forwards")),
         *(number(_seconds(get(field))) for field in ("p50_ms", "p99_ms", "max_ms")), number(get("imbalance")),
         number(get("edges_per_second")), number(get("bookkeeping_share")), error(get("max_relative_error")),
     ]  # fmt: skip
 
 
 def _megabytes(found: Mapping[str, Any]) -> float | None:
-    """What the last layer moved."""
+    """Megabytes sent in the last layer."""
     layers = rows(found.get("layers"))
     if not layers:
         return None
-    return sum(quantity(layers[-1].get(to)) or 0 for to in ("bytes_to_edge", "bytes_to_vertex")) / 1e6
+    return sum(finite_number(layers[-1].get(to)) or 0 for to in ("bytes_to_edge", "bytes_to_vertex")) / 1e6
 
 
 def _seconds(milliseconds: Any) -> float | None:
-    found = quantity(milliseconds)
+    found = finite_number(milliseconds)
     return None if found is None else found / 1e3
 
 
 def _points(result: Result) -> list[tuple[str, float, float, float]]:
-    """Of each policy: median and 99th percentile of latency in seconds, and megabytes of the last layer."""
+    """For each policy: p50 and p99 latency in seconds, and megabytes sent in the last layer."""
     found = []
     for policy, of in mapping(result.get("policies")).items():
         if isinstance(of, Mapping):
-            p50, p99 = above_zero(of.get("p50_ms")), above_zero(of.get("p99_ms"))
-            moved = above_zero(_megabytes(of))
+            p50, p99 = positive_number(of.get("p50_ms")), positive_number(of.get("p99_ms"))
+            moved = positive_number(_megabytes(of))
             if p50 and p99 and moved:
                 found.append((policy, p50 / 1e3, p99 / 1e3, moved))
     return found
 
 
 def draw_windows(results: Sequence[Result], name: str) -> str:
-    """Traffic of the last layer against latency: medians, with a whisker to the 99th percentile, and a line
-    for each kind of window through those of several lengths.
+    """Traffic of the last layer over latency: medians with whiskers to p99.
+
+    A line connects the windows of one kind with different lengths.
     """
     lines: dict[str, list[tuple[float, float, float, str]]] = {}
     for result in results:
@@ -124,33 +128,33 @@ def draw_windows(results: Sequence[Result], name: str) -> str:
             lines.setdefault(policy, []).append((p50, p99, moved, batches))
     figure = new_figure(9.5, 4.6)
     axes = figure.add_subplot()
-    dress(axes, joined("Windows: traffic against latency", name))
+    style_axes(axes, join_parts("Windows: traffic over latency", name))
     for place, (policy, points) in enumerate(lines.items()):
         colour = COLOURS[place % len(COLOURS)]
         points.sort()
         if policy == "none":
-            points = points[:1]  # it has no length
+            points = points[:1]  # there is only one point: no window has no length
         for p50, p99, moved, _ in points:
             axes.plot([p50, p99], [moved, moved], color=colour, lw=1.0)
         axes.plot(
             [p50 for p50, *_ in points], [moved for *_, moved, _ in points], color=colour, lw=1.4,
-            marker=MARKERS[place % len(MARKERS)], markersize=7, label=drawn(policy),
+            marker=MARKERS[place % len(MARKERS)], markersize=7, label=label_text(policy),
         )  # fmt: skip
     every = [point for points in lines.values() for point in points]
-    log_axis(axes, "x", [x for p50, p99, *_ in every for x in (p50, p99)])
-    log_axis(axes, "y", [moved for *_, moved, _ in every])
+    set_log_scale(axes, "x", [x for p50, p99, *_ in every for x in (p50, p99)])
+    set_log_scale(axes, "y", [moved for *_, moved, _ in every])
     _name_lengths(axes, [point for policy, points in lines.items() if policy != "none" for point in points])
     axes.set_xlabel(
-        "latency of the oldest event behind an output, seconds: p50, and a whisker to p99", fontsize=10
+        "latency from the oldest event behind an output, seconds (p50, whisker to p99)", fontsize=10
     )
-    axes.set_ylabel("megabytes moved in the last layer", fontsize=10)
+    axes.set_ylabel("megabytes sent in the last layer", fontsize=10)
     axes.grid(color=PALE, linewidth=0.6)
-    legend(figure, axes)
+    add_legend(figure, axes)
     return to_svg(figure)
 
 
 def _name_lengths(axes: Axes, points: Sequence[tuple[float, float, float, str]]) -> None:
-    """Say once how long the windows are that lie together: above them, or below where the lines end."""
+    """Label groups of windows with equal length: above the points, for the last group below."""
     by_length: dict[str, list[tuple[float, float]]] = {}
     for p50, _, moved, batches in sorted(points):
         by_length.setdefault(batches, []).append((p50, moved))

@@ -1,4 +1,4 @@
-"""Results in, a folder with a report out."""
+"""Write a report of results into a folder."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from d3gnn.bench.report.fields import Result
+from d3gnn.bench.report.generic import generic
 from d3gnn.bench.report.growth import growth
+from d3gnn.bench.report.html_page import to_html
 from d3gnn.bench.report.latency import latency
-from d3gnn.bench.report.losses import losses
 from d3gnn.bench.report.markdown import to_markdown
 from d3gnn.bench.report.models import models
-from d3gnn.bench.report.opening import opening
-from d3gnn.bench.report.other import other
 from d3gnn.bench.report.partitioner import partitioner
 from d3gnn.bench.report.peers import peers
 from d3gnn.bench.report.section import Section
+from d3gnn.bench.report.slower import slower
 from d3gnn.bench.report.stages import stages
+from d3gnn.bench.report.summary import summary
 from d3gnn.bench.report.throughput import throughput
-from d3gnn.bench.report.webpage import to_html
 from d3gnn.bench.report.windows import windows
 
 TITLE = "d3gnn benchmarks"
 _PLOTS = "plots"
-#: Kinds of results that have a section of their own, in the order of the report.
+#: Sections by kind of result, in the order of the report.
 _KINDS: dict[str, Callable[[Sequence[Result]], list[Section]]] = {
     "throughput": throughput,
     "growth": growth,
@@ -41,8 +41,8 @@ def write_report(results: Sequence[Mapping[str, Any]], folder: Path) -> Path:
     """Write report.md, report.html, plots/*.svg and results.json; the path of report.html."""
     if not results:
         raise ValueError(
-            "results: there are none to report; keep what `d3gnn bench throughput --json` prints, "
-            "or another benchmark, and give at least one of those"
+            "results: empty; a report needs at least one result, "
+            "for example the output of `d3gnn bench throughput --json`"
         )
     sections = _sections(results)
     plots = folder / _PLOTS
@@ -58,15 +58,15 @@ def write_report(results: Sequence[Mapping[str, Any]], folder: Path) -> Path:
 
 
 def _sections(results: Sequence[Result]) -> list[Section]:
-    """The whole report, once, for whatever writes it."""
+    """All sections of the report."""
     compared = [result for result in results if result.get("bench") == "peers"]
-    alone = [result for result in results if result.get("bench") != "peers"]
-    sections = opening(results)
+    others = [result for result in results if result.get("bench") != "peers"]
+    sections = summary(results)
     if compared:
         sections += peers(compared)
-    sections += losses(compared, alone)
+    sections += slower(compared, others)
     for kind, section in _KINDS.items():
-        found = [result for result in alone if result.get("bench") == kind]
+        found = [result for result in others if result.get("bench") == kind]
         if found:
             sections += section(found)
-    return sections + other([result for result in alone if result.get("bench") not in _KINDS])
+    return sections + generic([result for result in others if result.get("bench") not in _KINDS])

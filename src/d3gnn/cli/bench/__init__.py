@@ -1,4 +1,4 @@
-"""`d3gnn bench`: measure, and compare with what one would take instead."""
+"""`d3gnn bench`: benchmarks, and comparison with DGL and PyG."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from d3gnn.cli.bench.report import report
 from d3gnn.cli.bench.stages import stages
 from d3gnn.cli.bench.throughput import throughput
 from d3gnn.cli.bench.windows import windows
+from d3gnn.cli.help import help_of
 
 __all__ = ["app"]
 
@@ -20,14 +21,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="Measure: each prints a table, or with --json one JSON object on standard output.",
+    help="Benchmarks. Each prints a table, or with --json one JSON object per result on standard output.",
 )
-app.command()(throughput)
-app.command()(peers)
-app.command()(latency)
-app.command()(growth)
-app.command()(stages)
-app.command()(windows)
-app.command()(models)
-app.command()(partitioner)
-app.command()(report)
+for command in (throughput, peers, latency, growth, stages, windows, models, partitioner, report):
+    app.command(help=help_of(command))(command)

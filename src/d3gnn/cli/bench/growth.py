@@ -1,4 +1,4 @@
-"""`d3gnn bench growth`: time of a batch as the stored graph grows."""
+"""`d3gnn bench growth`: batch time by the size of the stored graph."""
 
 from __future__ import annotations
 
@@ -6,47 +6,37 @@ from typing import Annotated
 
 import typer
 
+from d3gnn.cli import options as opt
+from d3gnn.cli.bench import stream
 from d3gnn.cli.bench.show import show
-from d3gnn.cli.bench.stream import MaxDegree, Shape
 from d3gnn.cli.console import print_json, steps, user_mistakes
-from d3gnn.cli.options import (
-    Batch,
-    EngineName,
-    Json,
-    Layers,
-    Partitioner,
-    PartitionerName,
-    Parts,
-    Seed,
-    ShapeName,
-    Threads,
-    Width,
-)
 
 
 def growth(
     stored: Annotated[
-        str, typer.Option(help="Sizes of the stored graph, in edges, rising.", metavar="N,N,...")
+        str, typer.Option(help="Sizes of the stored graph in edges, increasing.", metavar="N,N,...")
     ] = "100000,300000,1000000",
-    batch: Batch = 2000,
-    engine: Annotated[EngineName, typer.Option(help="What runs the stream.")] = EngineName.local,
-    shape: Shape = ShapeName.capped,
-    timed: Annotated[int, typer.Option(help="Batches to time at each size.", metavar="N")] = 40,
-    parts: Parts = 1,
-    partitioner: Partitioner = PartitionerName.hdrf,
-    layers: Layers = 2,
-    width: Width = 64,
-    max_degree: MaxDegree = 16,
-    threads: Threads = 1,
-    seed: Seed = 0,
-    as_json: Json = False,
+    batch: opt.Batch = 2000,
+    engine: stream.Engine = opt.EngineName.local,
+    shape: stream.Shape = opt.ShapeName.capped,
+    timed: Annotated[int, typer.Option(help="Number of timed batches at each size.", metavar="N")] = 40,
+    parts: opt.Parts = 1,
+    partitioner: opt.Partitioner = opt.PartitionerName.hdrf,
+    layers: opt.Layers = 2,
+    width: opt.Width = 64,
+    max_degree: stream.MaxDegree = 16,
+    threads: opt.Threads = 1,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
-    """Time the same batches on graphs of several sizes, with the same degrees.
+    """Measure how the time of a batch depends on the size of the stored graph.
 
-    A batch should cost what it touches, not what is stored: the ratio says how much longer the median batch
-    takes at the last size than at the first. The sizes are timed in turns, in five rounds; where the ratios
-    of the rounds lie far apart, the machine was busy with something else. Where a stream has hubs, a batch
-    touches more as the graph grows: look at the time for each message and each row then.
+    The same batches run on synthetic graphs of several sizes with the same degrees. The time of a batch
+    should depend on what it touches, not on the size of the graph. The ratio is the median batch time at the
+    last size divided by that at the first. The sizes are timed in five interleaved rounds; a wide spread of
+    the ratios by round means that other processes disturbed the measurement. With hubs (--shape power-law,
+    hubs or rmat) a batch touches more vertices as the graph grows: compare the times per message and per
+    output row.
 
     [bold]Examples[/bold]
 
@@ -59,7 +49,7 @@ def growth(
             sizes = [int(size) for size in stored.split(",")]
         except ValueError:
             raise ValueError(
-                f"--stored {stored}: numbers with commas between, as in 100000,1000000"
+                f"--stored {stored}: must be integers separated by commas, for example 100000,1000000"
             ) from None
         from d3gnn.bench import ThroughputSettings
         from d3gnn.bench.growth import check_sizes, measure_growth
@@ -81,9 +71,9 @@ def growth(
         print_json(result.to_dict())
         return
     show(
-        f"{batch:,}-edge batches: on {result.growth:g} times the graph, {result.ratio:.2f} times the time "
-        f"({min(result.ratio_by_round):.2f} to {max(result.ratio_by_round):.2f} by round)",
-        ["edges stored", "vertices", "batch, median", "messages per edge", "per message", "per row"],
+        f"Batches of {batch:,} edges: {result.growth:g} times the edges stored, {result.ratio:.2f} times the "
+        f"batch time ({min(result.ratio_by_round):.2f} to {max(result.ratio_by_round):.2f} by round)",
+        ["edges stored", "vertices", "median batch", "messages per edge", "per message", "per output row"],
         [
             (
                 f"{row['stored_edges']:,}",

@@ -1,4 +1,4 @@
-"""`d3gnn bench partitioner`: how fast edges are given their parts, and how well."""
+"""`d3gnn bench partitioner`: speed and quality of the streaming vertex-cut."""
 
 from __future__ import annotations
 
@@ -6,22 +6,28 @@ from typing import Annotated
 
 import typer
 
+from d3gnn.cli import options as opt
 from d3gnn.cli.bench.show import show
 from d3gnn.cli.console import print_json, steps, user_mistakes
-from d3gnn.cli.options import EdgesMode, Json, Partitioner, PartitionerName, Parts, Seed
 
 
 def partitioner(
-    edges_count: Annotated[int, typer.Option(help="Edges to partition.", metavar="N")] = 2_000_000,
-    parts: Parts = 8,
-    partitioner: Partitioner = PartitionerName.hdrf,
+    edges_count: Annotated[
+        int, typer.Option(help="Number of edges of the synthetic stream.", metavar="N")
+    ] = 2_000_000,
+    parts: opt.Parts = 8,
+    partitioner: opt.Partitioner = opt.PartitionerName.hdrf,
     edges_mode: Annotated[
-        EdgesMode, typer.Option(help="All but append also keep the table of edges.")
-    ] = EdgesMode.append,
-    seed: Seed = 0,
-    as_json: Json = False,
+        opt.EdgesMode, typer.Option(help="Edge mode; all but append also maintain the edge table.")
+    ] = opt.EdgesMode.append,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
-    """Partition a synthetic power-law stream: the whole Partition operator, and the bare choice of a part.
+    """Measure the partitioner on a synthetic power-law stream, in edges per second.
+
+    Times the whole Partition operator, and the choice of a part for each edge alone. Also reports the quality
+    of the vertex-cut: replicas per vertex (replication factor), and edges in the fullest part divided by the
+    mean (balance).
 
     [bold]Example[/bold]
 
@@ -29,7 +35,7 @@ def partitioner(
     """
     with user_mistakes():
         if edges_count < 1 or parts < 1:
-            raise ValueError(f"{edges_count} edges over {parts} parts: at least 1 of each, please")
+            raise ValueError(f"--edges-count {edges_count} --parts {parts}: both must be at least 1")
     from d3gnn.bench import measure_partitioner
 
     with steps() as bars:
@@ -49,9 +55,9 @@ def partitioner(
         ["", ""],
         [
             ("edges per second, Partition", f"{result.edges_per_second:,.0f}"),
-            ("edges per second, bare choice", f"{result.choice_edges_per_second:,.0f}"),
+            ("edges per second, choice of part only", f"{result.choice_edges_per_second:,.0f}"),
             ("replicas per vertex", f"{result.replication_factor:.3f}"),
-            ("fullest part over the mean", f"{result.balance:.3f}"),
+            ("balance (fullest part / mean)", f"{result.balance:.3f}"),
             ("vertices", f"{result.vertices:,}"),
         ],
     )

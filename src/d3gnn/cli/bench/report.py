@@ -1,4 +1,4 @@
-"""`d3gnn bench report`: everything, as a page to read."""
+"""`d3gnn bench report`: run all benchmarks, and write a report."""
 
 from __future__ import annotations
 
@@ -12,26 +12,24 @@ from typing import Annotated, Any
 
 import typer
 
-from d3gnn.cli.console import error_console, saying, span, user_mistakes
+from d3gnn.cli.console import error_console, span, status, user_mistakes
 
 
 def report(
-    out: Annotated[Path, typer.Option(help="Folder for the report.", metavar="FOLDER")] = Path("bench"),
+    out: Annotated[Path, typer.Option(help="Output folder.", metavar="FOLDER")] = Path("bench"),
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of real streams; without it, synthetic ones.", metavar="FOLDER"),
+        typer.Option(help="Folder of real streams; synthetic ones replace missing files.", metavar="FOLDER"),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Leave out what takes minutes: graphs of 20 million edges.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Skip the graphs of 20 million edges.")] = False,
     results: Annotated[
         list[Path] | None,
-        typer.Option(help="Measure nothing: report what these files hold, of --json.", metavar="FILE"),
+        typer.Option(help="Do not measure: report the results in these files (from --json).", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Run all benchmarks, each in a process of its own, and write report.html, report.md and the pictures.
+    """Run all benchmarks, each in its own process, and write report.html, report.md and plots/*.svg.
 
-    results.json in the same folder holds every result with the command that makes it again.
+    results.json in the same folder contains every result with the command that reproduces it.
 
     [bold]Examples[/bold]
 
@@ -52,16 +50,17 @@ def report(
             found = []
             for arguments in suite(data, quick=quick):
                 command = ["d3gnn", "bench", *arguments, "--json"]
-                begun = time.monotonic()
-                with saying(console, shlex.join(command)):
+                start = time.monotonic()
+                with status(console, shlex.join(command)):
                     done = subprocess.run([sys.executable, "-m", *command], capture_output=True)
                 lines = done.stdout.decode().splitlines()
                 found += [json.loads(line) | {"command": shlex.join(command)} for line in lines]
-                (out / "results.json").write_text(json.dumps(found, indent=2) + "\n")  # so far
-                took = span(time.monotonic() - begun)
+                # Partial results, in case of an interrupt.
+                (out / "results.json").write_text(json.dumps(found, indent=2) + "\n")
+                took = span(time.monotonic() - start)
                 if done.returncode:
                     last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-                    console.print(f"failed after {took}, left out: {' '.join(last)}", markup=False)
+                    console.print(f"failed after {took}, skipped: {' '.join(last)}", markup=False)
                 else:
                     console.print(f"{took}: {shlex.join(command)}", markup=False, soft_wrap=True)
         page = write_report(found, out)
@@ -69,12 +68,12 @@ def report(
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The results in a file: a list of them, or one on each line."""
+    """The results in a file: a JSON list, or one JSON object per line."""
     text = path.read_text()
     try:
-        held = (
+        results = (
             json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.splitlines()]
         )
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path} holds no results of d3gnn bench --json: {error}") from error
-    return list(held[0]) if held and isinstance(held[0], list) else held
+        raise ValueError(f"{path} is not a file of results from d3gnn bench --json: {error}") from error
+    return list(results[0]) if results and isinstance(results[0], list) else results

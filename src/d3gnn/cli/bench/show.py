@@ -1,4 +1,4 @@
-"""Results as a table for people."""
+"""Print results as a table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 
 def show(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table on standard output; numbers stand on the right."""
+    """Print a table on standard output, with numbers aligned to the right."""
     has_names = any(columns)
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, show_header=has_names)
     for i, column in enumerate(columns):

@@ -1,4 +1,4 @@
-"""`d3gnn bench stages`: where the time of a batch on Spark goes."""
+"""`d3gnn bench stages`: breakdown of the time of a batch on Spark."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ from typing import Annotated
 
 import typer
 
+from d3gnn.cli import options as opt
+from d3gnn.cli.bench import stream
 from d3gnn.cli.bench.show import show
-from d3gnn.cli.bench.stream import EdgeFile, Limit, Mode, Shape, Synthetic, Undirected, stream_of
 from d3gnn.cli.console import print_json, steps, user_mistakes
-from d3gnn.cli.options import Batch, Json, Layers, Partitioner, PartitionerName, Parts, Seed, ShapeName, Width
 
 
 def stages(
-    edges: EdgeFile = None,
-    synthetic: Synthetic = None,
-    batch: Batch = 20_000,
-    parts: Parts = 2,
-    timed: Annotated[int, typer.Option(help="Batches to time.", metavar="N")] = 40,
-    warm_up: Annotated[int, typer.Option(help="Batches before, until Java is warm.", metavar="N")] = 100,
-    partitioner: Partitioner = PartitionerName.hdrf,
-    layers: Layers = 2,
-    width: Width = 64,
-    limit: Limit = None,
-    edges_mode: Mode = None,
-    undirected: Undirected = False,
-    shape: Shape = ShapeName.power_law,
-    seed: Seed = 0,
-    as_json: Json = False,
+    edges: stream.EdgeFile = None,
+    synthetic: stream.Synthetic = None,
+    batch: opt.Batch = 20_000,
+    parts: opt.Parts = 2,
+    timed: Annotated[int, typer.Option(help="Number of timed batches.", metavar="N")] = 40,
+    warm_up: Annotated[
+        int, typer.Option(help="Batches of a separate warm-up pipeline (JVM).", metavar="N")
+    ] = 100,
+    partitioner: opt.Partitioner = opt.PartitionerName.hdrf,
+    layers: opt.Layers = 2,
+    width: opt.Width = 64,
+    limit: stream.Limit = None,
+    edges_mode: stream.Mode = None,
+    undirected: stream.Undirected = False,
+    shape: stream.Shape = opt.ShapeName.power_law,
+    seed: opt.Seed = 0,
+    as_json: opt.Json = False,
 ) -> None:
-    """Take batches on Spark apart: the source, planning, kernels, tasks and rows, commits.
+    """Measure where the time of a batch on Spark goes, in milliseconds.
 
-    It also times the first start of all, and the batch after all arrays were lost, which makes them anew from
-    the log.
+    The stages are source (listing files), planning (of the query), kernels (time in operators), tasks and
+    rows (task scheduling, Python workers, row transfer) and commits. Also timed: a cold start, from starting
+    the JVM to the end of the first batch, and a batch that rebuilds all lost state from the graph log.
 
     [bold]Example[/bold]
 
@@ -44,8 +47,8 @@ def stages(
 
         settings = ThroughputSettings(batch, parts, "spark", partitioner.value, layers, width, seed=seed)
         if timed < 1 or warm_up < 1:
-            raise ValueError(f"--timed {timed} --warm-up {warm_up}: at least 1 of each, please")
-        workload = stream_of(
+            raise ValueError(f"--timed {timed} --warm-up {warm_up}: both must be at least 1")
+        workload = stream.load_workload(
             edges, synthetic, shape=shape, width=width, limit=limit, edges_mode=edges_mode,
             undirected=undirected, seed=seed,
         )  # fmt: skip
@@ -63,7 +66,7 @@ def stages(
         ["", ""],
         [
             *((name, f"{spent:.1f} ms") for name, spent in result.milliseconds.items()),
-            ("first start, to the end of a batch", "-" if cold is None else f"{cold:.1f} s"),
-            (f"arrays of {result.recovered_edges:,} edges made anew", f"{result.recovery_s:.1f} s"),
+            ("cold start, to the end of a batch", "-" if cold is None else f"{cold:.1f} s"),
+            (f"rebuild of {result.recovered_edges:,} edges from the log", f"{result.recovery_s:.1f} s"),
         ],
     )

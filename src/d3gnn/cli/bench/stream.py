@@ -1,4 +1,4 @@
-"""The stream that a benchmark runs on, as options."""
+"""Options of benchmarks that several commands share, and the workload that they describe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from d3gnn.cli.options import SHARE, EdgesMode, ShapeName
+from d3gnn.cli.options import SHARE, EdgesMode, EngineName, ShapeName
 
 if TYPE_CHECKING:
     from d3gnn.bench import Workload
@@ -15,36 +15,44 @@ if TYPE_CHECKING:
 
 EdgeFile = Annotated[
     Path | None,
-    typer.Option(help="Edge list (text or Parquet, gzipped or not) or event file.", metavar="FILE"),
+    typer.Option(help="Edge list (text or Parquet, optionally gzipped) or event file.", metavar="FILE"),
 ]
 Synthetic = Annotated[
-    int | None, typer.Option(help="Or so many edges of a synthetic stream.", metavar="EDGES")
+    int | None,
+    typer.Option(help="Number of edges of a synthetic stream, instead of --edges.", metavar="EDGES"),
 ]
 Shape = Annotated[ShapeName, typer.Option(help="Shape of the synthetic stream.")]
 Vertices = Annotated[
-    int, typer.Option(help="Vertices of the synthetic stream; 0 chooses by its edges.", metavar="N")
+    int,
+    typer.Option(
+        help="Vertices of the synthetic stream; 0 derives it from the number of edges.", metavar="N"
+    ),
 ]
 MaxDegree = Annotated[
-    int, typer.Option(help="With --shape capped: most edges into a vertex, and out of it.", metavar="N")
+    int, typer.Option(help="Largest in-degree and out-degree, with --shape capped.", metavar="N")
 ]
 Deletes = Annotated[
-    float, typer.Option(help="Deletes in the synthetic stream, as a share of its edges.", metavar=SHARE)
+    float,
+    typer.Option(help="Edge deletes in the synthetic stream, as a fraction of its edges.", metavar=SHARE),
 ]
 FeatureUpdates = Annotated[
-    float, typer.Option(help="Feature updates in it, as a share of its edges.", metavar=SHARE)
+    float,
+    typer.Option(help="Feature updates in the synthetic stream, as a fraction of its edges.", metavar=SHARE),
 ]
-Limit = Annotated[int | None, typer.Option(help="Stop after so many events.", metavar="N")]
+Limit = Annotated[int | None, typer.Option(help="Read at most this many events.", metavar="N")]
 Mode = Annotated[
     EdgesMode | None,
     typer.Option(
-        help="What makes two edges the same. Without it: simple if the file deletes some, else multi.",
+        help="Identity of edges. Default: simple if the file deletes edges, else multi.",
         show_default=False,
     ),
 ]
-Undirected = Annotated[bool, typer.Option("--undirected", help="Messages go both ways.")]
+Undirected = Annotated[bool, typer.Option("--undirected", help="Send messages in both directions.")]
+Engine = Annotated[EngineName, typer.Option(help="The engine to run: LocalEngine, or Spark.")]
+Check = Annotated[bool, typer.Option(help="Compare final embeddings with recomputation from scratch.")]
 
 
-def stream_of(
+def load_workload(
     edges: Path | None,
     synthetic: int | None,
     *,
@@ -59,7 +67,7 @@ def stream_of(
     undirected: bool = False,
     seed: int = 0,
 ) -> Workload:
-    """The file's events, or those of a synthetic stream; features are as wide as the model."""
+    """The events of the file, or of a synthetic stream with features of the model's width."""
     from d3gnn.bench import file_workload, synthetic_workload
     from d3gnn.sources import SyntheticStream
 
@@ -69,8 +77,8 @@ def stream_of(
     if edges is not None:
         return file_workload(edges, mode, undirected, limit)
     assert synthetic is not None
-    stream = SyntheticStream(
+    synthetic_stream = SyntheticStream(
         synthetic, vertices, seed, shape.value, max_degree, deletes=deletes, feature_updates=feature_updates,
         feature_width=width, undirected=undirected,
     )  # fmt: skip
-    return synthetic_workload(stream, mode).limited(limit)
+    return synthetic_workload(synthetic_stream, mode).limited(limit)

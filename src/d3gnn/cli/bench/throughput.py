@@ -1,4 +1,4 @@
-"""`d3gnn bench throughput`: edges per second, and the error at the end."""
+"""`d3gnn bench throughput`: edges per second of an engine, and the error at the end."""
 
 from __future__ import annotations
 
@@ -6,73 +6,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from d3gnn.cli import options as opt
+from d3gnn.cli.bench import stream
 from d3gnn.cli.bench.show import show
-from d3gnn.cli.bench.stream import (
-    Deletes,
-    EdgeFile,
-    FeatureUpdates,
-    Limit,
-    Mode,
-    Shape,
-    Synthetic,
-    Undirected,
-    Vertices,
-    stream_of,
-)
 from d3gnn.cli.console import print_json, steps, user_mistakes
-from d3gnn.cli.options import (
-    Aggregator,
-    Batch,
-    EngineName,
-    Json,
-    Layers,
-    Model,
-    ModelName,
-    Partitioner,
-    PartitionerName,
-    Parts,
-    Seed,
-    ShapeName,
-    SinkName,
-    Threads,
-    Width,
-)
 
 if TYPE_CHECKING:
     from d3gnn.bench import ThroughputResult
 
 
 def throughput(
-    edges: EdgeFile = None,
-    synthetic: Synthetic = None,
-    batch: Batch = 2000,
-    parts: Parts = 1,
-    engine: Annotated[EngineName, typer.Option(help="What runs the stream.")] = EngineName.local,
+    edges: stream.EdgeFile = None,
+    synthetic: stream.Synthetic = None,
+    batch: opt.Batch = 2000,
+    parts: opt.Parts = 1,
+    engine: stream.Engine = opt.EngineName.local,
     sink: Annotated[
-        SinkName, typer.Option(help="With Spark: count and drop the embeddings, or write a table.")
-    ] = SinkName.noop,
-    partitioner: Partitioner = PartitionerName.hdrf,
-    layers: Layers = 2,
-    width: Width = 64,
-    model: Model = ModelName.sage,
-    aggregator: Aggregator = None,
-    limit: Limit = None,
-    edges_mode: Mode = None,
-    undirected: Undirected = False,
-    shape: Shape = ShapeName.power_law,
-    vertices: Vertices = 0,
-    deletes: Deletes = 0.0,
-    feature_updates: FeatureUpdates = 0.0,
-    threads: Threads = 1,
-    seed: Seed = 0,
-    check: Annotated[bool, typer.Option(help="Compare the end with recomputation from scratch.")] = True,
-    as_json: Json = False,
+        opt.SinkName, typer.Option(help="Sink on Spark: noop drops all rows, parquet writes a table.")
+    ] = opt.SinkName.noop,
+    partitioner: opt.Partitioner = opt.PartitionerName.hdrf,
+    layers: opt.Layers = 2,
+    width: opt.Width = 64,
+    model: opt.Model = opt.ModelName.sage,
+    aggregator: opt.Aggregator = None,
+    limit: stream.Limit = None,
+    edges_mode: stream.Mode = None,
+    undirected: stream.Undirected = False,
+    shape: stream.Shape = opt.ShapeName.power_law,
+    vertices: stream.Vertices = 0,
+    deletes: stream.Deletes = 0.0,
+    feature_updates: stream.FeatureUpdates = 0.0,
+    threads: opt.Threads = 1,
+    seed: opt.Seed = 0,
+    check: stream.Check = True,
+    as_json: opt.Json = False,
 ) -> None:
-    """Run a stream through an engine as fast as it goes.
+    """Measure the throughput of an engine in edges per second, and the error of its embeddings at the end.
 
-    Time is that of the engine alone: code is compiled before, events are read and made beside it. On Spark it
-    is that of whole batches, from trigger to commit, log and all, over a file for each batch; a pipeline of
-    its own runs first, until Java is warm.
+    Also reported: batch times (p50, p99), messages per edge, bytes moved between operators, memory. On local,
+    the time is that of LocalEngine.apply; compiling kernels and reading events are not included. On spark, it
+    is the time of whole batches, from trigger to commit, with one input file per batch, after a separate
+    warm-up pipeline.
 
     [bold]Examples[/bold]
 
@@ -100,7 +74,7 @@ def throughput(
             sink.value,
             model.value,
         )
-        workload = stream_of(
+        workload = stream.load_workload(
             edges,
             synthetic,
             shape=shape,
@@ -136,9 +110,9 @@ def _show(result: ThroughputResult) -> None:
             ("edges per second", f"{result.edges_per_second:,.0f}"),
             ("batch, median", f"{result.batch_ms_p50:.2f} ms"),
             ("batch, 99th percentile", f"{result.batch_ms_p99:.2f} ms"),
-            ("share of time in operators", f"{result.kernel_share:.1%}"),
+            ("kernel share of the time", f"{result.kernel_share:.1%}"),
             ("messages per edge", f"{result.messages_per_edge:,.1f}"),
-            ("moved between operators", f"{result.bytes_moved / 1e6:,.1f} MB"),
+            ("bytes moved between operators", f"{result.bytes_moved / 1e6:,.1f} MB"),
             ("replicas per vertex", f"{result.replication_factor:.2f}"),
             ("largest relative error", "not checked" if error is None else f"{error:.1e}"),
             ("events", f"{result.events:,} in {result.batches:,} batches, {result.seconds:.2f} s"),

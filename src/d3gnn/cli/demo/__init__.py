@@ -1,51 +1,55 @@
-"""`d3gnn demo`: a stream, live, checked, and drawn."""
+"""`d3gnn demo`: a synthetic stream with live progress, a check and a picture."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from d3gnn.cli.console import error_console, saying, steps, user_mistakes
+from d3gnn.cli.console import error_console, status, steps, user_mistakes
 from d3gnn.cli.options import EngineName, Partitioner, PartitionerName, Parts, Seed
 
 if TYPE_CHECKING:
-    from d3gnn.cli.demo.job import Engine, Job
+    from d3gnn.bench.check import Comparison
+    from d3gnn.cli.demo.job import Engine, Job, Run
 
 __all__ = ["demo"]
 
-#: Events in a batch. Spark takes a third of a second for the smallest, so it gets larger ones.
+#: Events per batch. The smallest batch takes Spark a third of a second, so it gets larger ones.
 _BATCH = {EngineName.local: 2000, EngineName.spark: 20_000}
 
 
 def demo(
     edges: Annotated[int, typer.Option(help="Edges in the stream.", metavar="N")] = 200_000,
     engine: Annotated[
-        EngineName, typer.Option(help="Spark in this process, or the engine without Spark.")
+        EngineName, typer.Option(help="Spark in this process, or LocalEngine without Spark.")
     ] = EngineName.spark,
     batch: Annotated[
         int | None,
         typer.Option(
-            help="Events in a batch: 20000 on Spark, 2000 without.", metavar="N", show_default=False
+            help="Events per batch. Default: 20000 on Spark, else 2000.",
+            metavar="N",
+            show_default=False,
         ),
     ] = None,
     parts: Parts = 2,
     partitioner: Partitioner = PartitionerName.hdrf,
     out: Annotated[
         Path,
-        typer.Option(help="Folder for the picture, and for what Spark reads and writes.", metavar="FOLDER"),
+        typer.Option(help="Folder for the picture and the data.", metavar="DIR"),
     ] = Path("out"),
     seed: Seed = 0,
 ) -> None:
-    """Run a synthetic stream, watch it, and check it.
+    """Run a synthetic stream with live progress, and verify the result.
 
-    Communities that grow, with deletes, feature updates, bursts and some bad events. At the end every
-    embedding is compared with recomputation from scratch (exit code 1 if they differ), the vertices that
-    moved most are listed, and a picture is written to FOLDER/demo.png. On Spark, the stream, the table of
-    embeddings and the checkpoint are in FOLDER/demo, for [bold]d3gnn verify[/bold] and for you to look at.
+    The stream has growing communities, deletes, feature updates, bursts and some bad events. At the end every
+    embedding is compared with recomputation from scratch (exit code 1 if they differ), and the vertices that
+    moved most are listed. A picture is written to DIR/demo.png if matplotlib is installed. With Spark, the
+    stream, the output table and the checkpoint are kept in DIR/demo.
 
     [bold]Examples[/bold]
 
@@ -59,11 +63,10 @@ def demo(
         size = _BATCH[engine] if batch is None else batch
         job = Job.plan(edges=edges, batch=size, parts=parts, partitioner=partitioner.value, seed=seed)
         if parts < 1:
-            raise ValueError(f"parts={parts}: at least 1, please")
+            raise ValueError(f"parts={parts}: must be at least 1")
         out.mkdir(parents=True, exist_ok=True)
     from d3gnn.bench.check import TOLERANCE
     from d3gnn.cli.demo.display import live, show_movers
-    from d3gnn.cli.demo.picture import draw
 
     console = error_console()
     console.print(f"{job.model} on {job.parts} part(s), {len(job.stream):,} events, seed {seed}")
@@ -79,14 +82,23 @@ def demo(
         f"{compared.edges:,} edges recomputed from scratch, largest relative error "
         f"{compared.max_relative_error:.1e} (at most {TOLERANCE:.0e} is allowed)"
     )
-    picture = out / "demo.png"
+    _draw(job, run, compared, out / "demo.png", console)
+    if engine is EngineName.spark:
+        console.print(f"next: d3gnn verify --checkpoint {out / 'demo' / 'checkpoint'}", soft_wrap=True)
+    if not right:
+        raise typer.Exit(1)
+
+
+def _draw(job: Job, run: Run, compared: Comparison, picture: Path, console: Console) -> None:
+    """Write the picture, or print how to get it."""
+    if find_spec("matplotlib") is None:
+        console.print("no picture: matplotlib is not installed (pip install 'd3gnn[plot]')", markup=False)
+        return
+    from d3gnn.cli.demo.picture import draw
+
     with user_mistakes(OSError):
         draw(job, run, compared, picture)
     console.print(f"picture: {picture}", soft_wrap=True)
-    if engine is EngineName.spark:
-        console.print(f"again: d3gnn verify --checkpoint {out / 'demo' / 'checkpoint'}", soft_wrap=True)
-    if not right:
-        raise typer.Exit(1)
 
 
 def _local(job: Job, console: Console) -> Engine:
@@ -94,22 +106,22 @@ def _local(job: Job, console: Console) -> Engine:
 
     with user_mistakes():
         run = LocalRun(job)
-    with saying(console, "compiling (the first time takes a minute) ..."):
+    with status(console, "compiling (the first time takes a minute) ..."):
         run.warm_up()
     return run
 
 
 def _spark(job: Job, out: Path, console: Console, stack: ExitStack) -> Engine:
-    """The job on Spark, which runs until the stack is closed."""
+    """The job on Spark, whose session ends with the stack."""
     from d3gnn.bench.warm_up import warm_up
     from d3gnn.cli.demo.spark import SparkRun
     from d3gnn.cli.spark import plain_errors, spark_session
 
     folder = (out / "demo").resolve()
     folder.mkdir(exist_ok=True)
-    with saying(console, "compiling (the first time takes a minute) ..."):
+    with status(console, "compiling (the first time takes a minute) ..."):
         warm_up(job.model, job.stream.schema, job.parts, job.partitioner)
     log = folder / "spark.log"
     stack.enter_context(plain_errors(log))
-    with saying(console, "starting Spark ..."):
+    with status(console, "starting Spark ..."):
         return SparkRun(job, folder, stack.enter_context(spark_session(log)))

@@ -1,4 +1,4 @@
-"""The run as it goes on, and the vertices that moved most."""
+"""The progress of the demo, and the vertices that moved most."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RECENT = 20
 
 
 def live(job: Job, engine: Engine, console: Console) -> Run:
-    """Run the job and show it; drawn by the thread that works, between batches."""
+    """Run the job and show its progress, drawn between batches."""
     run, drawn = Run(), 0.0
     with Live(console=console, auto_refresh=False, transient=False) as screen:
         for run in job.run(engine):
@@ -41,11 +41,11 @@ def _screen(job: Job, run: Run) -> Panel:
         ("speed", f"{speed:,.0f} events/s"),
         ("batch", f"{sorted(recent_ms)[len(recent_ms) // 2]:,.1f} ms" if recent_ms else ""),
         ("batches", f"{totals.batches:,}"),
-        ("embeddings emitted", f"{totals.embeddings:,}"),
+        ("rows emitted", f"{totals.rows:,}"),
         ("tombstones", f"{totals.tombstones:,}"),
     ]
     bar = ProgressBar(total=len(job.stream), completed=totals.events, width=60)
-    title = "running" if totals.batches else "first batch: what runs it is being started"
+    title = "running" if totals.batches else "first batch: starting workers"
     if totals.events == len(job.stream):
         title = f"done in {run.seconds:.1f} s of engine time"
     return Panel(Group(bar, "", facts(cells), "", _reasons(run)), title=title, title_align="left", width=78)
@@ -58,12 +58,12 @@ def _reasons(run: Run) -> Table:
     table.add_row(f"{run.totals.dead.total():,}", "[bold]dead letters")
     for reason, count in run.totals.dead.most_common():
         table.add_row(f"{count:,}", f"[dim]{reason}")
-    table.add_row(f"{run.totals.late:,}", "[bold]late updates[/] [dim](a newer value was there)")
+    table.add_row(f"{run.totals.late:,}", "[bold]late updates[/] [dim](a newer value was applied before)")
     return table
 
 
 def show_movers(movers: list[Mover], console: Console) -> None:
-    """The vertices whose embeddings moved most, and what happened to them."""
+    """Show the vertices whose embeddings moved most, and their events."""
     table = Table(title="Moved most over the last tenth of the stream", title_justify="left", box=SIMPLE_HEAD)
     for name in ("vertex", "community", "moved by", "edges in, added", "removed", "features set"):
         table.add_column(name, justify="right")

@@ -1,4 +1,4 @@
-"""What the demo runs, and what it keeps of it; which engine does it, others say."""
+"""The stream and model of the demo, and the record of a run, for any engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from d3gnn.bench.check import Comparison
-from d3gnn.bench.result import Report
+from d3gnn.bench.result import OnProgress
 from d3gnn.cli.reports import BatchReport, Totals
 from d3gnn.events import Element, EventBatch, Op
 from d3gnn.nn import GNN, GraphSAGE
@@ -18,20 +18,21 @@ from d3gnn.sources import SyntheticStream
 from d3gnn.types import Floats, Ints
 
 _COMMUNITIES = 6
-_WIDTHS = (16, 32, 16)
+#: Channels of the input and of the hidden layer, layers, and channels of the output.
+_MODEL = (16, 32, 2, 16)
 #: Movement is watched over this last part of the stream.
 _WATCHED = 0.1
 _SHOWN = 10
 
 
 class Snapshot(NamedTuple):
-    """All vertices at some time, in the order of their ids."""
+    """The embeddings of all vertices at one time, ordered by id."""
 
     ids: Ints
     embeddings: Floats
 
     def of_ids(self, ids: Ints) -> Floats:
-        """The embeddings of these vertices, NaN for those that were not there."""
+        """The embeddings of these vertices; NaN for absent ones."""
         out = np.full((len(ids), self.embeddings.shape[1]), np.nan, np.float32)
         there = np.isin(ids, self.ids)
         out[there] = self.embeddings[np.searchsorted(self.ids, ids[there])]
@@ -42,24 +43,24 @@ class Engine(Protocol):
     """Runs the job's stream, once."""
 
     def batches(self) -> Iterator[list[BatchReport]]:
-        """Go through the stream; the batches that have ended since the last time, perhaps none."""
+        """Run the stream; yields the batches that have ended since the last time, possibly none."""
 
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
-        """All embeddings where watching began, and at the end."""
+        """All embeddings at the first watched batch, and at the end."""
 
-    def compare(self, report: Report) -> Comparison:
-        """With recomputation from scratch."""
+    def compare(self, report: OnProgress) -> Comparison:
+        """Compare with recomputation from scratch."""
 
 
 @dataclass(frozen=True)
 class Mover:
-    """A vertex whose embedding moved, and what happened to it meanwhile."""
+    """A vertex whose embedding moved, and its events meanwhile."""
 
     id: int
     community: int
-    #: Length of the move.
+    #: Distance.
     moved: float
-    #: Edges into it.
+    #: Incoming edges.
     edges_added: int
     edges_removed: int
     features_set: int
@@ -67,13 +68,13 @@ class Mover:
 
 @dataclass
 class Run:
-    """What is known of the run so far."""
+    """The record of a run so far."""
 
     totals: Totals = field(default_factory=Totals)
     #: Milliseconds and events of every batch.
     batch_ms: list[float] = field(default_factory=list)
     batch_events: list[int] = field(default_factory=list)
-    #: All vertices at the end, their embeddings, and those where watching began (NaN: it was not there yet).
+    #: All vertices at the end; their embeddings then and at the first watched batch (NaN: not there yet).
     ids: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     before: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
     after: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32))
@@ -99,35 +100,35 @@ class Job:
     batch: int
     parts: int
     partitioner: str
-    #: The batches over which movement is watched, once they were handed out.
+    #: The watched batches, once the stream has reached them.
     watched: list[EventBatch] = field(default_factory=list)
 
     @staticmethod
     def plan(*, edges: int, batch: int, parts: int, partitioner: str, seed: int) -> Job:
-        """Communities with everything in them that streams have."""
+        """A stream of growing communities with all kinds of events."""
         if batch < 1:
-            raise ValueError(f"batch={batch}: at least 1 event, please")
+            raise ValueError(f"batch={batch}: must be at least 1 event")
         stream = SyntheticStream(
             edges=edges, vertices=max(2, edges // 20), seed=seed, shape="communities",
             communities=_COMMUNITIES, deletes=0.1, vertex_deletes=0.001, feature_updates=0.05, bursts=0.15,
-            bad=0.002, features=True, feature_width=_WIDTHS[0],
+            bad=0.002, features=True, feature_width=_MODEL[0],
         )  # fmt: skip
-        return Job(stream, GraphSAGE(_WIDTHS, seed=seed), batch, parts, partitioner)
+        return Job(stream, GraphSAGE(*_MODEL, seed=seed), batch, parts, partitioner)
 
     @property
     def first_watched(self) -> int:
-        """The number of the batch with which watching begins."""
+        """The number of the first watched batch."""
         return math.ceil(len(self.stream) * (1 - _WATCHED) / self.batch)
 
     def batches(self) -> Iterator[EventBatch]:
-        """The stream."""
+        """The batches of the stream."""
         for number, batch in enumerate(self.stream.batches(self.batch)):
             if number >= self.first_watched:
                 self.watched.append(batch)
             yield batch
 
     def run(self, engine: Engine) -> Iterator[Run]:
-        """Let the engine go through the stream; the same object is handed out again and again."""
+        """Run the stream on the engine; yields the same object after each step."""
         run = Run()
         for reports in engine.batches():
             for report in reports:

@@ -1,4 +1,4 @@
-"""The demo in this process alone."""
+"""The demo without Spark."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from collections.abc import Iterator
 import numpy as np
 
 from d3gnn.bench.check import Comparison, compare
-from d3gnn.bench.result import Report
+from d3gnn.bench.result import OnProgress
 from d3gnn.bench.warm_up import warm_up
 from d3gnn.cli.demo.job import Job, Snapshot
 from d3gnn.cli.reports import BatchReport
-from d3gnn.events import IntKeys, Reason
-from d3gnn.kernel.local import LocalEngine
+from d3gnn.events import Reason
+from d3gnn.events.keys import IntKeys
+from d3gnn.runtime.local import LocalEngine
 
 
 class LocalRun:
-    """A job through a `LocalEngine`."""
+    """Runs a job on a `LocalEngine`."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._engine = LocalEngine(job.model, job.parts, job.partitioner, job.stream.schema)
+        self._engine = LocalEngine(
+            job.model, parts=job.parts, partitioner=job.partitioner, schema=job.stream.schema
+        )
         self._before = _snapshot(self._engine)
 
     def warm_up(self) -> None:
@@ -45,7 +48,7 @@ class LocalRun:
                 number=number,
                 events=len(batch),
                 milliseconds=seconds * 1e3,
-                embeddings=len(updates),
+                rows=len(updates),
                 tombstones=int(np.count_nonzero(updates.deleted)),
                 late=reasons.get(Reason.LATE, 0),
                 dead=Counter({reason.text: n for reason, n in reasons.items() if reason.is_dead}),
@@ -56,7 +59,7 @@ class LocalRun:
     def snapshots(self) -> tuple[Snapshot, Snapshot]:
         return self._before, _snapshot(self._engine)
 
-    def compare(self, report: Report) -> Comparison:
+    def compare(self, report: OnProgress) -> Comparison:
         return compare(self._engine, self._job.stream.batches(self._job.batch), report)
 
 

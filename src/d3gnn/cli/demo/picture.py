@@ -1,4 +1,4 @@
-"""The demo in one picture: where the embeddings are, and how fast they came to be there."""
+"""The picture of the demo: the embeddings, and the throughput and latency over the stream."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from d3gnn.types import Array, Doubles, Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: More points than this hide one another.
+#: The most points to draw; more would cover each other.
 _MOST_POINTS = 6000
-#: Colours that stay apart for most people (Okabe and Ito).
+#: Colours that most people can distinguish (Okabe and Ito).
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#777777")
 _DARK = "#222222"
-#: A first batch that takes so many times as long as others says more of what runs it than of the stream.
+#: A first batch this many times slower than the others is left out: it mostly starts workers.
 _SLOW_START = 4
 
 

@@ -1,10 +1,10 @@
-"""A run as it goes on."""
+"""The progress of a run."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,40 +16,43 @@ from rich.spinner import Spinner
 
 from d3gnn.cli.console import facts, span
 from d3gnn.cli.reports import BatchReport, Totals
-from d3gnn.sources.files import visible_files
+from d3gnn.sources.sample import visible_files
 
 _RECENT = 10
-#: Where nobody watches a screen, a line so often, in seconds.
+#: Seconds between lines where there is no terminal.
 _LINE = 5.0
-#: Folders are listed again so often at most, in seconds.
+#: Seconds between listings of folders, at least.
 _LISTED = 2.0
 
 
 class Backlog:
-    """How many files were taken in, and how many are there."""
+    """The number of input files, and of those that were read.
 
-    def __init__(self, folder: Path, checkpoint: Path) -> None:
-        self._folder, self._log = folder, checkpoint / "sources" / "0"
-        self._looked = 0.0
-        self.taken = self.there = 0
+    Spark numbers the sources of a query in the order of its plan, which is that of the inputs.
+    """
 
-    def look(self) -> None:
-        """Now, unless that was just done."""
+    def __init__(self, paths: Sequence[Path], checkpoint: Path) -> None:
+        self._paths, self._logs = paths, checkpoint / "sources"
+        self._updated = 0.0
+        self.read = self.total = 0
+
+    def update(self) -> None:
+        """Count again, unless that was just done."""
         now = time.monotonic()
-        if now - self._looked >= _LISTED:
-            self.there = len(visible_files(self._folder)) if self._folder.is_dir() else 1
-            self.taken = self._taken()
-            self._looked = time.monotonic()
+        if now - self._updated >= _LISTED:
+            self.total = sum(len(visible_files(path)) if path.is_dir() else 1 for path in self._paths)
+            self.read = sum(self._read(self._logs / str(i)) for i in range(len(self._paths)))
+            self._updated = time.monotonic()
 
     @property
-    def waiting(self) -> int:
-        return max(0, self.there - self.taken)
+    def pending(self) -> int:
+        return max(0, self.total - self.read)
 
-    def _taken(self) -> int:
-        """From the log of Spark's file source: a file for each batch, and some that stand for all before."""
+    def _read(self, logs: Path) -> int:
+        """From the logs of a file source: one for each batch, and compacted ones for all before."""
         count = 0
-        logs = [path for path in self._log.glob("[0-9]*") if path.suffix in ("", ".compact")]
-        for path in sorted(logs, key=lambda path: int(path.stem), reverse=True):
+        names = [path for path in logs.glob("[0-9]*") if path.suffix in ("", ".compact")]
+        for path in sorted(names, key=lambda path: int(path.stem), reverse=True):
             count += max(0, len(path.read_text().splitlines()) - 1)  # the first line is a version
             if path.suffix:
                 break
@@ -57,13 +60,13 @@ class Backlog:
 
 
 class Display:
-    """A panel on a terminal; elsewhere a line now and then."""
+    """A panel on a terminal; elsewhere a line every few seconds."""
 
-    def __init__(self, console: Console, title: str, backlog: Backlog) -> None:
-        self._console, self._title, self._backlog = console, title, backlog
+    def __init__(self, console: Console, title: str, rows: str, backlog: Backlog) -> None:
+        self._console, self._title, self._rows, self._backlog = console, title, rows, backlog
         self._live: Live | None = None
         self._begun = time.monotonic()
-        self._said, self._line = "", 0.0
+        self._printed, self._line = "", 0.0
         self._starting = True
         self._recent: deque[BatchReport] = deque(maxlen=_RECENT)
         self._spinner = Spinner("dots")
@@ -78,21 +81,21 @@ class Display:
         self._live = None
 
     def update(self, totals: Totals, new: list[BatchReport], doing: str, restarted: int) -> None:
-        """What has come new, and what is being done now."""
+        """Show new batches, and what the run is doing."""
         self._recent.extend(new)
         if self._starting and len(self._recent) > 1:
-            self._recent.popleft()  # most of the first batch's time was spent on starting
+            self._recent.popleft()  # the first batch mostly starts workers
             self._starting = False
         if self._live is not None:
-            self._backlog.look()
+            self._backlog.update()
             self._live.update(self._panel(totals, doing, restarted), refresh=True)
             return
         now = time.monotonic()
-        if doing != self._said and not totals.batches:
+        if doing != self._printed and not totals.batches:
             self._console.print(doing)
-            self._said = doing
+            self._printed = doing
         elif new and now - self._line >= _LINE:
-            self._backlog.look()
+            self._backlog.update()
             cells = [f"{name} {value}" for name, value in self._cells(totals, restarted) if value]
             self._console.print(", ".join(cells), soft_wrap=True)
             self._line = now
@@ -100,7 +103,7 @@ class Display:
     def _panel(self, totals: Totals, doing: str, restarted: int) -> Panel:
         self._spinner.update(text=doing)
         backlog = self._backlog
-        bar = ProgressBar(total=max(1, backlog.there), completed=backlog.taken, width=60)
+        bar = ProgressBar(total=max(1, backlog.total), completed=backlog.read, width=60)
         body = Group(bar, "", facts(self._cells(totals, restarted)), "", self._spinner)
         return Panel(
             body, title=f"{self._title}, {span(time.monotonic() - self._begun)}", title_align="left", width=78
@@ -114,10 +117,10 @@ class Display:
             ("events", f"{totals.events:,}"),
             ("speed", f"{speed:,.0f} events/s" if last else ""),
             ("batch", f"{last.number}" if last else ""),
-            ("time of it", span(last.milliseconds / 1e3) if last else ""),
-            ("embeddings", f"{totals.embeddings:,}"),
+            ("batch time", span(last.milliseconds / 1e3) if last else ""),
+            (f"{self._rows} written", f"{totals.rows:,}"),
             ("lag", span(last.lag) if last and last.lag is not None else ""),
             ("dead letters", f"{totals.dead.total():,}"),
-            ("files waiting", f"{backlog.waiting:,} of {backlog.there:,}"),
-            *([("started again", f"{restarted} times"), ("", "")] if restarted else []),
+            ("files unread", f"{backlog.pending:,} of {backlog.total:,}"),
+            *([("restarts", f"{restarted}"), ("", "")] if restarted else []),
         ]

@@ -1,4 +1,4 @@
-"""The job behind `d3gnn run`: start the pipeline, watch it, and tell what came of it."""
+"""The job behind `d3gnn run`: start the pipeline, watch it, and report the result."""
 
 from __future__ import annotations
 
@@ -11,44 +11,46 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from d3gnn import __version__
-from d3gnn.cli.console import saying, span, user_mistakes
+from d3gnn.cli.console import span, status, user_mistakes
 from d3gnn.cli.progress import Watch, observed
 from d3gnn.cli.reports import Totals
 from d3gnn.cli.run.display import Backlog, Display
-from d3gnn.cli.run.settings import Memory, Source, forget
+from d3gnn.cli.run.inputs import Input, Inputs
+from d3gnn.cli.run.recall import Memory, forget
 from d3gnn.cli.spark import plain_errors, spark_session
 from d3gnn.cli.stopping import Stopping, stop_signals
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.windows import Clock, Windows
-from d3gnn.nn import GNN
+from d3gnn.nn import GNN, PairHead
 from d3gnn.pipeline import StreamingGNN
-from d3gnn.sources.stream import cut, stream_events
-from d3gnn.spark.runtime import STORE
-from d3gnn.spark.store import StoreError
+from d3gnn.sources.stream import cut, stream_events, union_events
+from d3gnn.store.store import STORE, StoreError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from d3gnn.sources.files import Files
-    from d3gnn.spark.supervise import Supervised
+    from d3gnn.spark.restarting import RestartingQuery
 
-#: Of a folder, a batch takes files until they have so many bytes.
+#: A batch takes files of a folder until they have this many bytes.
 _BATCH_BYTES = 16 << 20
 _LOG, _PIECES = "spark.log", "pieces"
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run has done, from its start to its end."""
+    """The result of a run."""
 
     totals: Totals
     seconds: float
     restarted: int
-    #: Whether all that was there has been taken in.
+    #: Whether all input was processed.
     finished: bool
-    #: Vertices that wait in windows.
+    #: Vertices with changes that windows hold back.
     pending: int
+    #: What the rows of the output are: embeddings, predictions or scores of pairs.
+    kind: str
     output: Path
     checkpoint: Path
 
@@ -57,7 +59,7 @@ class Result:
         return self.checkpoint / STORE / "dead_letters"
 
     def to_dict(self) -> dict[str, Any]:
-        """For machines."""
+        """The object that --json prints."""
         totals = self.totals
         return {
             "command": "run",
@@ -66,7 +68,7 @@ class Result:
             "events": totals.events,
             "batches": totals.batches,
             "last_batch": None if totals.last is None else totals.last.number,
-            "embeddings": totals.embeddings,
+            "rows": totals.rows,
             "tombstones": totals.tombstones,
             "late": totals.late,
             "pending": self.pending,
@@ -81,20 +83,20 @@ class Result:
 
 @dataclass(frozen=True)
 class Job:
-    """A pipeline and what it is to read."""
+    """A pipeline and its inputs."""
 
-    source: Source
+    inputs: Inputs
     memory: Memory
     output: Path
     checkpoint: Path
     gnn: StreamingGNN
-    limits: dict[str, int]
-    #: Seconds between looks for new files; None for an end when all files are read.
+    batch_files: int | None
+    #: Seconds between looks for new files; None to end when all files are read.
     every: float | None
 
     @staticmethod
     def plan(
-        source: Source,
+        inputs: Inputs,
         memory: Memory,
         output: Path,
         checkpoint: Path,
@@ -110,7 +112,7 @@ class Job:
         clock: Clock = "batch",
         alerts: Alerts | None = None,
     ) -> Job:
-        """Check all that can be checked before Spark is there."""
+        """Check everything that can be checked before Spark starts."""
         checkpoint.mkdir(parents=True, exist_ok=True)
         store = checkpoint.resolve() / STORE
         gnn = StreamingGNN(
@@ -125,79 +127,98 @@ class Job:
             alerts=alerts,
         )
         if (store / "settings.json").exists():
-            files = memory.found.files
-            key = files.columns.get(files.roles.get("key", ""), "bigint")
+            files = [found.files for found in memory.found.values()]
+            keys = {of.columns.get(of.roles.get("key", "")) for of in files}
             with user_mistakes(StoreError):
-                gnn.plan({"src": files.ids, "key": "string" if key == "string" else "bigint"})
-        if source.cut_to() is not None:
-            limits = {"maxFilesPerTrigger": 1}
-        elif batch_files is not None:
-            limits = {"maxFilesPerTrigger": batch_files}
-        else:
-            limits = {"maxBytesPerTrigger": _BATCH_BYTES}
-        return Job(source, memory, output, checkpoint, gnn, limits, every)
+                gnn.plan({"src": files[0].ids, "key": "string" if "string" in keys else "bigint"})
+        return Job(inputs, memory, output, checkpoint, gnn, batch_files, every)
+
+    @property
+    def rows(self) -> str:
+        """What the rows of the output are."""
+        head = self.gnn.model.head
+        if head is None:
+            return "embeddings"
+        return "scores of pairs" if isinstance(head, PairHead) else "predictions"
 
     def windows(self) -> str:
-        """What waits where, and by which clock; nothing where nothing waits."""
-        reduce, forward = self.gnn.reduce, self.gnn.forward
+        """The windows and their clock; empty without windows."""
+        reduce, forward = self.gnn.config.windows
         if reduce is None and forward is None:
             return ""
-        said = (
-            f"windows: {reduce}"
-            if reduce == forward
-            else f"windows: {reduce} at edges, {forward} at vertices"
-        )
-        if self.gnn.clock == "batch":
-            return said
-        files = self.memory.found.files
-        name = files.roles.get("time", "")
-        if files.columns.get(name) != "bigint" or self.source.ts_unit is not None:
-            return f"{said}, by event time"
-        return (
-            f"{said}, by event time; whole numbers in {name} count as microseconds, unless --ts-unit is given"
-        )
+        text = f"windows: {reduce}"
+        if reduce != forward:
+            text = f"windows: {reduce} at edges, {forward} at vertices"
+        if self.gnn.config.clock == "batch":
+            return text
+        text = f"{text}, by event time"
+        for found in self.memory.found.values():
+            name = found.files.roles.get("time", "")
+            if found.files.columns.get(name) == "bigint" and self.inputs.ts_unit is None:
+                return f"{text}; integers in {name} are microseconds, unless --ts-unit is given"
+        return text
 
     def run(self, console: Console) -> Result:
-        """Until all is read, or until the user has enough."""
+        """Run until all is read, or until the user stops it."""
         begun = time.monotonic()
         with ExitStack() as stack:
             log = self.checkpoint / _LOG
             stack.enter_context(plain_errors(log))
-            with saying(console, "starting Spark ..."):
+            with status(console, "starting Spark ..."):
                 spark = stack.enter_context(spark_session(log))
-                files = self._files(spark)
+                files = [self._files(spark, one) for one in self.inputs.inputs]
                 stopping = stack.enter_context(stop_signals())
                 running = self._start(spark, files)
-            totals, finished = self._watch(running, Path(files.path), stopping, console)
+            totals, finished = self._watch(running, [Path(of.path) for of in files], stopping, console)
         seconds = time.monotonic() - begun
         pending = self._pending(totals)
-        return Result(totals, seconds, running.restarted, finished, pending, self.output, self.checkpoint)
+        return Result(
+            totals, seconds, running.restarted, finished, pending, self.rows, self.output, self.checkpoint
+        )
 
-    def _files(self, spark: SparkSession) -> Files:
-        """The files as they are, or the pieces of one that is too large for a batch."""
-        files, size = self.memory.found.files, self.source.cut_to()
-        return files if size is None else cut(spark, files, self.checkpoint.resolve() / _PIECES, size)
+    def _files(self, spark: SparkSession, one: Input) -> Files:
+        """The files of an input, or the pieces of one that is too large for a batch."""
+        files, size = self.memory.found[one.name].files, one.size_of_piece(self.inputs.batch)
+        if size is None:
+            return files
+        return cut(spark, files, self.checkpoint.resolve() / _PIECES / one.name, size)
 
-    def _start(self, spark: SparkSession, files: Files) -> Supervised:
+    def _events(self, spark: SparkSession, files: list[Files]) -> DataFrame:
+        streams = [
+            stream_events(spark, of, **self._limits(one))
+            for one, of in zip(self.inputs.inputs, files, strict=True)
+        ]
+        return union_events(streams, files)
+
+    def _limits(self, one: Input) -> dict[str, int]:
+        """Spark's limits of what a batch takes from an input."""
+        if one.size_of_piece(self.inputs.batch) is not None:
+            return {"maxFilesPerTrigger": 1}
+        if self.batch_files is not None:
+            return {"maxFilesPerTrigger": self.batch_files}
+        return {"maxBytesPerTrigger": _BATCH_BYTES}
+
+    def _start(self, spark: SparkSession, files: list[Files]) -> RestartingQuery:
         trigger: dict[str, Any] = {"availableNow": True}
         if self.every is not None:
             trigger = {"processingTime": f"{round(self.every * 1000)} milliseconds"}
-        events = observed(stream_events(spark, files, **self.limits))
+        events = observed(self._events(spark, files))
         output, checkpoint = self.output.resolve(), self.checkpoint.resolve()
-        # First of all, so that a process that dies at any time leaves a checkpoint that can be gone on with.
+        # Saved first, so that a checkpoint can be continued whenever the process dies.
         self.memory.save(checkpoint)
         try:
-            return self.gnn.start(events, output, checkpoint=checkpoint, trigger=trigger)
+            return self.gnn.start(events, output, checkpoint=checkpoint, **trigger)
         except BaseException:
             forget(checkpoint)
             raise
 
     def _watch(
-        self, running: Supervised, folder: Path, stopping: Stopping, console: Console
+        self, running: RestartingQuery, folders: list[Path], stopping: Stopping, console: Console
     ) -> tuple[Totals, bool]:
         totals, asked_at, drained_at = Totals(), -1, -1
-        title = f"{'following' if self.every is not None else 'reading'} {self.source.path}"
-        display = Display(console, title, Backlog(folder, self.checkpoint))
+        paths = ", ".join(str(one.path) for one in self.inputs.inputs)
+        title = f"{'following' if self.every is not None else 'reading'} {paths}"
+        display = Display(console, title, self.rows, Backlog(folders, self.checkpoint))
         with display.shown():
             for new in Watch(running, f"{self.checkpoint.resolve()}/{STORE}").batches():
                 for report in new:
@@ -205,7 +226,7 @@ class Job:
                 display.update(totals, new, self._doing(running, totals, stopping), running.restarted)
                 if not stopping.asked:
                     asked_at = totals.batches
-                elif totals.batches > asked_at or not running.query.status["isTriggerActive"]:
+                elif totals.batches > asked_at or not running.status["isTriggerActive"]:
                     if not self._has_to_drain(totals):
                         running.stop()
                         return totals, False
@@ -215,45 +236,45 @@ class Job:
         return totals, True
 
     def _pending(self, totals: Totals) -> int:
-        """Vertices that wait in windows after the last batch; in the middle of one nobody can say."""
+        """Vertices with pending changes after the last batch."""
         return self.gnn.pending() if totals.last is None else totals.last.pending
 
     def _has_to_drain(self, totals: Totals) -> bool:
-        """Whether something waits that nobody would send; a run that ends by itself sends all, later on."""
+        """Whether changes are pending that only a drain flushes; a run that ends by itself flushes all."""
         return self.every is not None and self._pending(totals) > 0
 
-    def _doing(self, running: Supervised, totals: Totals, stopping: Stopping) -> str:
+    def _doing(self, running: RestartingQuery, totals: Totals, stopping: Stopping) -> str:
         if stopping.asked and self._has_to_drain(totals):
-            return "stopping when all that waits in windows is sent (Ctrl-C again: at once) ..."
+            return "flushing windows, then stopping (Ctrl-C again: stop at once) ..."
         if stopping.asked:
-            return "stopping after this batch (Ctrl-C again: at once) ..."
+            return "stopping after this batch (Ctrl-C again: stop at once) ..."
         if not totals.batches:
-            return "first batch: workers start (10 s; minutes where they have to compile) ..."
-        if self.every is not None and not running.query.status["isDataAvailable"]:
-            return "waiting for new files (Ctrl-C ends it) ..."
+            return "first batch: starting workers (10 s; minutes if code has to be compiled) ..."
+        if self.every is not None and not running.status["isDataAvailable"]:
+            return "waiting for new files (Ctrl-C to stop) ..."
         return f"batch {totals.last.number + 1 if totals.last else 0} ..."
 
 
 def summary(result: Result, console: Console) -> None:
-    """What was done, where it is, and what to do next."""
+    """What was done, where the output is, and what to do next."""
     totals = result.totals
     state = "[bold green]done" if result.finished else "[bold]stopped"
     console.print(
         f"{state}[/] after {span(result.seconds)}: {totals.events:,} events in {totals.batches:,} batches, "
-        f"{totals.embeddings:,} rows written ({totals.tombstones:,} of them tombstones)",
+        f"{totals.rows:,} rows written ({result.kind}, {totals.tombstones:,} tombstones)",
         soft_wrap=True,
     )
-    if not (totals.events or totals.embeddings):
-        console.print("there was nothing new: a file is read once, so put new events into new files")
+    if not (totals.events or totals.rows):
+        console.print("no new input: each file is read once, so write new events to new files")
     if result.pending:
-        console.print(f"{result.pending:,} changes wait in windows; the next run sends them")
+        console.print(f"{result.pending:,} changes are pending in windows; the next run flushes them")
     if totals.dead:
         console.print(f"{totals.dead.total():,} dead letters in {result.dead_letters}", soft_wrap=True)
         for reason, count in totals.dead.most_common():
             console.print(f"  {count:>9,}  {reason}", soft_wrap=True, markup=False)
     else:
         console.print("no dead letters")
-    console.print(f"table: {result.output} (d3gnn.latest gives the newest row of each id)", soft_wrap=True)
+    console.print(f"table: {result.output} (d3gnn.latest reads the newest row of each id)", soft_wrap=True)
     if not result.finished:
-        console.print("the same command goes on from here")
+        console.print("run the same command again to continue")
     console.print(f"next: d3gnn verify --checkpoint {result.checkpoint}", soft_wrap=True, markup=False)

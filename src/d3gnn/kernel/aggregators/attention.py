@@ -13,12 +13,54 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import ATTENTION, Aggregator, Arrays, Carried
+from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import is_in, touch
-from d3gnn.nn.layer import AttentionSpec
+from d3gnn.nn.layer import AttentionSpec, Layer
 from d3gnn.types import Doubles, Floats, Ints, Ints32
+
+#: The largest logit of a destination without messages: any other is larger.
+NO_LOGIT = -1e30
+
+
+@inlined
+def merge_heads(is_first: bool, partial: Floats, total: Doubles, params: Ints) -> None:
+    """Merge the sums of two parts, each relative to its own largest logit."""
+    heads, channels = params[0], params[1]
+    if is_first:
+        for k in range(len(total)):
+            total[k] = partial[k]
+        return
+    for h in range(heads):
+        _merge_head(h, heads, channels, partial, total)
+    for k in range(heads * (2 + channels), len(total)):
+        total[k] += partial[k]
+
+
+@inlined
+def _merge_head(h: int, heads: int, channels: int, partial: Floats, total: Doubles) -> None:
+    begin = 2 * heads + h * channels
+    before, more = 1.0, 1.0
+    if partial[h] > total[h]:
+        before = np.exp(total[h] - partial[h])
+        total[h] = partial[h]
+    else:
+        more = np.exp(partial[h] - total[h])
+    total[heads + h] = before * total[heads + h] + more * partial[heads + h]
+    for c in range(begin, begin + channels):
+        total[c] = before * total[c] + more * partial[c]
+
+
+@inlined
+def finish_heads(count: int, total: Doubles, params: Ints, aggregate: Floats) -> None:
+    """The sums as they are; the values of edges become their mean."""
+    heads, channels = params[0], params[1]
+    edges = heads * (2 + channels)
+    for k in range(edges):
+        aggregate[k] = NO_LOGIT if count == 0 and k < heads else total[k]
+    for k in range(edges, len(total)):
+        aggregate[k] = total[k] / max(1, count)
 
 
 class Attention(Aggregator):
@@ -30,30 +72,39 @@ class Attention(Aggregator):
     """
 
     name = "attention"
-    code = ATTENTION
     invertible = False
+    merge = staticmethod(merge_heads)
+    finish = staticmethod(finish_heads)
 
     def __init__(self, spec: AttentionSpec | None = None, edge_width: int = 0) -> None:
-        super().__init__()
         self.spec, self.edge_width = spec or AttentionSpec(1, 1), edge_width
         scores = self.spec.scores
-        self._scores = np.zeros((0, 0), np.float32) if scores is None else scores
+        self._scores = np.zeros((0, 0), np.float32) if scores is None else scores.detach().numpy().copy()
+        self._shape = np.array([self.spec.heads, self.spec.channels], np.int64)
         self._logits = (self.spec.heads, self.spec.channels, float(self.spec.slope), self._scores)
+
+    @classmethod
+    def of(cls, layer: Layer) -> Aggregator:
+        return cls(layer.attention, layer.edge_width)
+
+    @property
+    def params(self) -> Ints:
+        return self._shape
 
     def state_width(self, message_width: int) -> int:
         return self.spec.heads * (2 + self.spec.channels) + self.edge_width
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         heads, channels, slope, scores = self._logits
         _add(*edges, *arrays, touched, heads, channels, slope, scores)
 
-    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         heads, channels, slope, scores = self._logits
-        _retract(*edges, *arrays, touched, hits, heads, channels, slope, scores)
+        _retract(*edges, *arrays, touched, invalidated, heads, channels, slope, scores)
 
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
-        touched: Ints, hits: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
+        touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
         segments, pool = out
         heads, channels, slope, scores = self._logits
@@ -66,14 +117,14 @@ class Attention(Aggregator):
             pool,
             *arrays,
             touched,
-            hits,
+            invalidated,
             heads,
             channels,
             slope,
             scores,
         )
 
-    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+    def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into
         heads, channels, slope, scores = self._logits
         _recompute(destinations, segments, pool, *arrays, heads, channels, slope, scores)
@@ -194,7 +245,7 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
     heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
     for i in range(len(src)):
@@ -205,12 +256,12 @@ def _retract(
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
-        if is_in(hits, v):
+        if is_in(invalidated, v):
             continue
         for h in range(heads):
             logit = _logit(values, u, values, v, edge_values, slot[i], h, heads, channels, slope, scores)
             if logit >= state[v, h]:
-                touch(hits, v, 0, 0)
+                touch(invalidated, v, 0, 0)
                 break
             _take_back_head(logit, values, u, v, state, h, heads, channels)
         _add_edge_values(-1.0, v, slot[i], edge_values, state, heads, channels)
@@ -219,7 +270,7 @@ def _retract(
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
     heads: int, channels: int, slope: float, scores: Floats,
 ) -> int:  # fmt: skip
     width = values.shape[1]
@@ -236,7 +287,7 @@ def _replace(
         if as_destination and count[u] > 0:
             messages += count[u]
             touch(touched, u, time[i], arrival[i])
-            touch(hits, u, 0, 0)
+            touch(invalidated, u, 0, 0)
         if as_source:
             begin = segments[u, BEGIN]
             end = begin + segments[u, LENGTH]
@@ -245,13 +296,13 @@ def _replace(
                 fetch_row(state, pool[min(end - 1, j + AHEAD), OTHER])
                 v, slot = pool[j, OTHER], pool[j, EDGE]
                 touch(touched, v, time[i], arrival[i])
-                if is_in(hits, v):
+                if is_in(invalidated, v):
                     continue
                 for h in range(heads):
                     old = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)
                     new = _logit(fresh, i, values, v, edge_values, slot, h, heads, channels, slope, scores)
                     if old >= state[v, h] and new < old:
-                        touch(hits, v, 0, 0)
+                        touch(invalidated, v, 0, 0)
                         break
                     _take_back_head(old, values, u, v, state, h, heads, channels)
                     _take_in_head(new, False, fresh, i, v, state, h, heads, channels)

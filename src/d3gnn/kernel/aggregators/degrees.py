@@ -5,10 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import MAX, SUM, Aggregator, Arrays, Carried, weight_of
+from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.linear import copy_total
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.touched import touch
+from d3gnn.nn.layer import DEGREE_WIDTH
 from d3gnn.types import Doubles, Floats, Ints, Ints32
+
+
+@inlined
+def merge_degrees(is_first: bool, partial: Floats, total: Doubles, params: Ints) -> None:
+    """Sums, and the weight of the heaviest loop."""
+    for k in (0, 1, 3):
+        total[k] += partial[k]
+    total[2] = partial[2] if is_first else max(total[2], partial[2])
 
 
 class Degrees(Aggregator):
@@ -18,27 +28,28 @@ class Degrees(Aggregator):
     """
 
     name = "degrees"
-    code = SUM
     invertible = False
+    merge = staticmethod(merge_degrees)
+    finish = staticmethod(copy_total)
 
-    def __init__(self) -> None:
-        self.codes = np.array([SUM, SUM, MAX, SUM], np.int64)
+    def state_width(self, message_width: int) -> int:
+        return DEGREE_WIDTH
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _, edge_values, state, count = arrays
         _add(*edges, edge_values, state, count, touched)
 
-    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _, edge_values, state, count = arrays
-        _retract(*edges, edge_values, state, count, touched, hits)
+        _retract(*edges, edge_values, state, count, touched, invalidated)
 
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
-        touched: Ints, hits: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
+        touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
         return 0
 
-    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+    def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         _, edge_values, state, count = arrays
         _recompute(destinations, *into, edge_values, state, count)
 
@@ -69,7 +80,7 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
 ) -> None:  # fmt: skip
     for i in range(len(src)):
         u, v = src[i], dst[i]
@@ -81,7 +92,7 @@ def _retract(
             continue
         _take_in(u, v, slot[i], -1.0, edge_values, state)
         if u == v:
-            touch(hits, v, 0, 0)  # perhaps it was the heaviest
+            touch(invalidated, v, 0, 0)  # perhaps it was the heaviest
 
 
 @lean

@@ -1,6 +1,5 @@
 """Max and min."""
 
-from d3gnn.kernel.aggregators.base import MAX, MIN
 from d3gnn.kernel.aggregators.mixed import Mixed
 
 
@@ -8,11 +7,9 @@ class Max(Mixed):
     r"""The largest of the messages, number by number: :math:`a_v = \max_u m_u`; 0 where there are none."""
 
     name = "max"
-    code = MAX
 
 
 class Min(Mixed):
-    r"""The least of the messages, number by number: :math:`a_v = \min_u m_u`; 0 where there are none."""
+    r"""The smallest of the messages, number by number: :math:`a_v = \min_u m_u`; 0 where there are none."""
 
     name = "min"
-    code = MIN

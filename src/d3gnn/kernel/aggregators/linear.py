@@ -1,6 +1,6 @@
-"""Aggregators that are sums at heart: a group, so that what was added can be taken back.
+"""Aggregators that keep a sum. Sums form a group, so a message that was added can be taken out again.
 
-Sums are kept in float64, so that millions of additions and retractions of float32 messages leave no trace.
+Sums are kept in float64, so millions of additions and retractions of float32 messages leave no trace.
 """
 
 from __future__ import annotations
@@ -8,31 +8,46 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import Aggregator, Arrays, Carried, weight_of
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 
+@inlined
+def add_up(is_first: bool, partial: Floats, total: Doubles, params: Ints) -> None:
+    """Add a partial sum to the total."""
+    for k in range(len(total)):
+        total[k] += partial[k]
+
+
+@inlined
+def copy_total(count: int, total: Doubles, params: Ints, aggregate: Floats) -> None:
+    """The sum is the aggregate."""
+    for k in range(len(total)):
+        aggregate[k] = total[k]
+
+
 class Linear(Aggregator):
-    """The sum of the messages; subclasses say how it ends."""
+    """Keeps the sum of the messages; subclasses finish it."""
 
     invertible = True
+    merge = staticmethod(add_up)
+    finish = staticmethod(copy_total)
 
     def __init__(self) -> None:
-        super().__init__()
         self._difference = np.empty(0)
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _add(*edges, *arrays, touched)
 
-    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
+    def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _retract(*edges, *arrays, touched)
 
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
-        touched: Ints, hits: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
+        touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
         values, edge_values, state, _ = arrays
         if len(self._difference) != state.shape[1]:
@@ -40,7 +55,7 @@ class Linear(Aggregator):
         changes = (touched, self._difference)
         return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
 
-    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+    def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into
         _recompute(destinations, segments, pool, *arrays)
 

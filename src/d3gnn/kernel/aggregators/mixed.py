@@ -1,7 +1,7 @@
-"""Aggregators with an extreme among them: the largest or least message, alone or beside others.
+"""Aggregators with an extreme, the largest or smallest message, alone or beside others.
 
-An extreme cannot be taken back like a sum. But only the message that holds it can lose it: the others go
-without a trace. A destination that may have lost one is a hit, to be recomputed from its in-edges.
+An extreme cannot be retracted like a sum. But only the message that holds it can change it: all others are
+retracted without a recomputation. A destination that may have lost its extreme is invalidated.
 """
 
 from __future__ import annotations
@@ -9,61 +9,58 @@ from __future__ import annotations
 import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import MAX, MEAN, Aggregator, Arrays, Carried, weight_of
-from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.aggregators.base import EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.recomputing import Recomputing
+from d3gnn.kernel.aggregators.reductions import (
+    MEAN,
+    accumulate_reductions,
+    finish_reductions,
+    is_better,
+    merge_reductions,
+    reduction_codes,
+)
+from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
 
-class Mixed(Aggregator):
-    """One or several of sum, mean, max and min, side by side; of the same messages."""
+class Mixed(Recomputing):
+    """One or several of sum, mean, max and min of the same messages, side by side."""
 
-    invertible = False
+    accumulate = staticmethod(accumulate_reductions)
+    merge = staticmethod(merge_reductions)
+    finish = staticmethod(finish_reductions)
 
-    def __init__(self, *codes: int) -> None:
-        self.codes = np.array(codes or [self.code], np.int64)
+    def __init__(self, *names: str) -> None:
+        self.names = names or (self.name,)
+        self._codes = reduction_codes(self.names)
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
-        _add(*edges, *arrays, touched, self.codes)
+    @property
+    def params(self) -> Ints:
+        return self._codes
 
-    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
-        _retract(*edges, *arrays, touched, hits, self.codes)
+    @property
+    def steps_name(self) -> str:
+        return "Reductions"
+
+    def state_width(self, message_width: int) -> int:
+        return len(self.names) * message_width
+
+    def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
+        _add(*edges, *arrays, touched, self._codes)
+
+    def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
+        _retract(*edges, *arrays, touched, invalidated, self._codes)
 
     def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
-        touched: Ints, hits: Ints,
+        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
+        touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
         values, edge_values, state, _ = arrays
         return _replace(
-            sources, fresh, time, arrival, *out, values, edge_values, state, touched, hits, self.codes
+            sources, fresh, time, arrival, *out, values, edge_values, state, touched, invalidated, self._codes
         )
-
-    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
-        segments, pool = into
-        _recompute(destinations, segments, pool, *arrays, self.codes)
-
-
-@inlined
-def _is_better(code: int, one: float, other: float) -> bool:
-    return one > other if code == MAX else one < other
-
-
-@inlined
-def _take_in(
-    u: int, v: int, weight: np.float32, values: Floats, state: Doubles, first: bool, codes: Ints
-) -> None:
-    width = values.shape[1]
-    for s in range(len(codes)):
-        base = s * width
-        if codes[s] <= MEAN:
-            for k in range(width):
-                state[v, base + k] += np.float64(weight) * np.float64(values[u, k])
-        else:
-            for k in range(width):
-                message = weight * values[u, k]
-                if first or _is_better(codes[s], message, state[v, base + k]):
-                    state[v, base + k] = message
 
 
 @lean
@@ -77,7 +74,7 @@ def _add(
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
         u, v = src[i], dst[i]
-        _take_in(u, v, weight_of(edge_values, slot[i]), values, state, count[v] == 0, codes)
+        accumulate_reductions(count[v] == 0, weight_of(edge_values, slot[i]), values[u], state[v], codes)
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -85,7 +82,7 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, hits: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
     codes: Ints,
 ) -> None:  # fmt: skip
     width = values.shape[1]
@@ -97,7 +94,7 @@ def _retract(
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
-        weight, hit = weight_of(edge_values, slot[i]), False
+        weight, invalid = weight_of(edge_values, slot[i]), False
         for s in range(len(codes)):
             base = s * width
             if codes[s] <= MEAN:
@@ -105,15 +102,15 @@ def _retract(
                     state[v, base + k] -= np.float64(weight) * np.float64(values[u, k])
             else:
                 for k in range(width):
-                    hit |= weight * values[u, k] == state[v, base + k]
-        if hit:
-            touch(hits, v, 0, 0)
+                    invalid |= weight * values[u, k] == state[v, base + k]
+        if invalid:
+            touch(invalidated, v, 0, 0)
 
 
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, touched: Ints, hits: Ints, codes: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, touched: Ints, invalidated: Ints, codes: Ints,
 ) -> int:  # fmt: skip
     width = values.shape[1]
     messages = 0
@@ -134,7 +131,7 @@ def _replace(
             fetch(touched, next + 1)
             fetch_row(state, next)
             v = pool[j, OTHER]
-            weight, hit = weight_of(edge_values, pool[j, EDGE]), False
+            weight, invalid = weight_of(edge_values, pool[j, EDGE]), False
             for s in range(len(codes)):
                 base = s * width
                 if codes[s] <= MEAN:
@@ -145,31 +142,13 @@ def _replace(
                     for k in range(width):
                         old, new = weight * values[u, k], weight * fresh[i, k]
                         held = state[v, base + k]
-                        if _is_better(codes[s], new, held):
+                        if is_better(codes[s], new, held):
                             state[v, base + k] = new
                         elif old == held and new != old:
-                            hit = True
-            if hit:
-                touch(hits, v, 0, 0)
+                            invalid = True
+            if invalid:
+                touch(invalidated, v, 0, 0)
             touch(touched, v, time[i], arrival[i])
         for k in range(width):
             values[u, k] = fresh[i, k]
     return messages
-
-
-@lean
-def _recompute(
-    destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, codes: Ints,
-) -> None:  # fmt: skip
-    for v in destinations:
-        begin = segments[v, BEGIN]
-        end = begin + segments[v, LENGTH]
-        for k in range(state.shape[1]):
-            state[v, k] = 0.0
-        for j in range(begin, end):
-            fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
-            _take_in(
-                pool[j, OTHER], v, weight_of(edge_values, pool[j, EDGE]), values, state, j == begin, codes
-            )
-        count[v] = end - begin

@@ -1,8 +1,4 @@
-"""Messages that a layer makes for each edge by itself, of source, destination and edge, in torch.
-
-Nothing is taken back: a destination into which any message has changed is recomputed from its in-edges, all
-such destinations of a batch at once. It costs what comes in there, not what has changed.
-"""
+"""Aggregates messages that a layer computes per edge, in torch, from source, destination and edge."""
 
 from __future__ import annotations
 
@@ -10,44 +6,44 @@ import numpy as np
 import torch
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
-from d3gnn.kernel.aggregators.base import MAX, MEAN, Aggregator, Arrays, Carried
+from d3gnn.kernel.aggregators.base import EdgeArrays
+from d3gnn.kernel.aggregators.recomputing import Recomputing
+from d3gnn.kernel.aggregators.reductions import (
+    accumulate_reductions,
+    finish_reductions,
+    merge_reductions,
+    reduction_codes,
+)
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.touched import touch
 from d3gnn.nn.layer import Layer
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 
-#: Messages that are made at once, unless more come in at a single vertex.
+#: Messages that are computed at once, unless a single vertex has more in-edges.
 _CHUNK = 1 << 16
 
 
-class PerEdge(Aggregator):
-    """What a layer's `edge_message` makes, joined by one or several of sum, mean, max and min."""
+class PerEdge(Recomputing):
+    """Aggregates what a layer's `edge_message` returns by one or several of sum, mean, max and min."""
 
-    invertible = False
+    merge = staticmethod(merge_reductions)
+    finish = staticmethod(finish_reductions)
 
-    def __init__(self, layer: Layer, *codes: int) -> None:
-        self.layer, self.codes = layer, np.array(codes, np.int64)
+    def __init__(self, layer: Layer) -> None:
+        self.layer, self._codes = layer, reduction_codes(layer.aggr.split(","))
+        self.reads_destination = layer.reads_destination
+
+    @property
+    def params(self) -> Ints:
+        return self._codes
+
+    @property
+    def steps_name(self) -> str:
+        return "Reductions"
 
     def state_width(self, message_width: int) -> int:
         return self.layer.aggregate_width
 
-    def add(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
-        _hit(edges.dst, edges.time, edges.arrival, touched, hits)
-
-    def retract(self, edges: Carried, arrays: Arrays, touched: Ints, hits: Ints) -> None:
-        _hit(edges.dst, edges.time, edges.arrival, touched, hits)
-
-    def replace(
-        self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: Arrays, out: Side,
-        touched: Ints, hits: Ints,
-    ) -> int:  # fmt: skip
-        segments, pool = out
-        own = self.layer.reads_destination
-        return _replace(
-            sources, fresh, time, arrival, segments, pool, arrays.values, arrays.counts, own, touched, hits
-        )
-
-    def recompute(self, destinations: Ints32, arrays: Arrays, into: Side) -> None:
+    def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into
         ends = np.cumsum(segments[destinations, LENGTH], dtype=np.int64)
         begin = 0
@@ -58,48 +54,14 @@ class PerEdge(Aggregator):
             begin = end
 
     def _recompute(
-        self, destinations: Ints32, count: int, arrays: Arrays, segments: Ints32, pool: Ints32
+        self, destinations: Ints32, count: int, arrays: EdgeArrays, segments: Ints32, pool: Ints32
     ) -> None:
         src, dst, slot = (np.empty(count, np.int32) for _ in range(3))
         _gather(destinations, segments, pool, src, dst, slot)
         with torch.inference_mode():
             rows = (arrays.values[src], arrays.values[dst], arrays.edge_values[slot])
             messages: Floats = self.layer.edge_message(*map(torch.from_numpy, rows)).numpy()
-        _join(destinations, segments, messages, arrays.state, arrays.counts, self.codes)
-
-
-@lean
-def _hit(dst: Ints32, time: Ints, arrival: Ints, touched: Ints, hits: Ints) -> None:
-    for i in range(len(dst)):
-        touch(touched, dst[i], time[i], arrival[i])
-        touch(hits, dst[i], 0, 0)
-
-
-@lean
-def _replace(
-    sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, counts: Ints32, own: bool, touched: Ints, hits: Ints,
-) -> int:  # fmt: skip
-    messages = 0
-    for i in range(len(sources)):
-        u = sources[i]
-        changed = False
-        for k in range(values.shape[1]):
-            changed |= fresh[i, k] != values[u, k]
-            values[u, k] = fresh[i, k]
-        if not changed:
-            continue
-        begin = segments[u, BEGIN]
-        end = begin + segments[u, LENGTH]
-        messages += end - begin
-        for j in range(begin, end):
-            touch(touched, pool[j, OTHER], time[i], arrival[i])
-            touch(hits, pool[j, OTHER], 0, 0)
-        if own and counts[u] > 0:
-            messages += counts[u]
-            touch(touched, u, time[i], arrival[i])
-            touch(hits, u, 0, 0)
-    return messages
+        _join(destinations, segments, messages, arrays.state, arrays.counts, self._codes)
 
 
 @lean
@@ -118,7 +80,6 @@ def _gather(
 def _join(
     destinations: Ints32, segments: Ints32, messages: Floats, state: Doubles, counts: Ints32, codes: Ints
 ) -> None:
-    width = messages.shape[1]
     at = 0
     for v in destinations:
         length = segments[v, LENGTH]
@@ -126,15 +87,5 @@ def _join(
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(at, at + length):
-            for s in range(len(codes)):
-                base = s * width
-                for k in range(width):
-                    message = np.float64(messages[j, k])
-                    if codes[s] <= MEAN:
-                        state[v, base + k] += message
-                    else:
-                        held = state[v, base + k]
-                        better = message > held if codes[s] == MAX else message < held
-                        if j == at or better:
-                            state[v, base + k] = message
+            accumulate_reductions(j == at, np.float32(1.0), messages[j], state[v], codes)
         at += length

@@ -1,6 +1,5 @@
 """Sum."""
 
-from d3gnn.kernel.aggregators.base import SUM
 from d3gnn.kernel.aggregators.linear import Linear
 
 
@@ -8,4 +7,3 @@ class Sum(Linear):
     r"""The sum of the messages: :math:`a_v = \sum_u m_u`; 0 where there are none."""
 
     name = "sum"
-    code = SUM

@@ -1,91 +1,109 @@
-"""The operators of a model, behind Partition: Edge and Vertex in turns."""
+"""The chain of operators that a model unrolls to: the one place that derives a dataflow from a model.
+
+    Partition -> Vertex 0 -> Edge 1 -> Vertex 1 -> ... -> Edge L -> Vertex L [-> Edge L+1]
+
+Edge 0, which counts degrees, runs before Vertex 0 in models that normalise by degree. Edge L+1 scores pairs
+in models whose head needs it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from d3gnn.events.schema import GraphSchema
-from d3gnn.kernel.alerts import Alerts
-from d3gnn.kernel.operators.base import Operator, Spaces
+from d3gnn.kernel.operators.base import OpenState, Operator, OperatorId
+from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.edge import Edge
+from d3gnn.kernel.operators.input_vertex import InputVertex
+from d3gnn.kernel.operators.layer_vertex import LayerVertex
+from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.pairs import Pairs, Scored
-from d3gnn.kernel.operators.vertex import Vertex
-from d3gnn.kernel.windows import Window
-from d3gnn.nn.heads import Classifier, Head, PairHead
+from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 
 
-def names_of(layers: int, degrees: bool, pairs: bool = False) -> list[str]:
-    """The operators' names, in the order in which a batch passes them.
+@dataclass(frozen=True)
+class ChainSpec:
+    """The operators of a model, as plain values that travel with a query.
 
-    >>> names_of(2, degrees=False)
+    >>> from d3gnn.nn import GNN, SAGEConv
+    >>> chain = ChainSpec.of(GNN([SAGEConv(8, 16), SAGEConv(16, 4)]))
+    >>> [str(operator) for operator in chain.operators]
     ['vertex-0', 'edge-1', 'vertex-1', 'edge-2', 'vertex-2']
     """
-    numbers = range(layers + 1)
-    names = [f"{kind}-{i}" for i in numbers for kind in ("edge", "vertex")]
-    return names[0 if degrees else 1 :] + ([f"edge-{layers + 1}"] if pairs else [])
 
+    layers: int
+    #: Whether Edge 0 counts degrees.
+    degrees: bool = False
+    #: Whether values travel to the destinations of edges, too.
+    destinations: bool = False
+    #: Whether the head predicts something of each vertex.
+    predicts: bool = False
+    #: Whether the head scores pairs of vertices, at Edge L+1.
+    pairs: bool = False
 
-def check_head(model: GNN, schema: GraphSchema) -> None:
-    """Refuse scores of edges that cannot be told apart when one of them goes."""
-    if model.scores_edges and schema.edges in ("multi", "keyed"):
-        raise ValueError(
-            f"edges='{schema.edges}': parallel edges have one score, and whether one is left when another "
-            "goes is not known where they are scored. Take edges='simple' or 'append', or a head with "
-            "edges=False, which answers queries"
+    @staticmethod
+    def of(model: GNN) -> ChainSpec:
+        """The chain of a model."""
+        return ChainSpec(
+            layers=len(model.layers),
+            degrees=model.degrees is not None,
+            destinations=model.reads_destinations,
+            predicts=isinstance(model.head, Head),
+            pairs=isinstance(model.head, PairHead),
         )
 
+    @property
+    def operators(self) -> tuple[OperatorId, ...]:
+        """The operators behind Partition, in the order in which a batch passes them."""
+        return (*self.inputs, *self.cascade)
 
-def check_epsilon(epsilon: float) -> float:
-    """Refuse what is no bound."""
-    if not 0 <= epsilon < float("inf"):
-        raise ValueError(f"epsilon={epsilon}: 0, which is exact, or a small number above it")
-    return epsilon
+    @property
+    def inputs(self) -> tuple[OperatorId, ...]:
+        """The operators that a host may run in Partition's task, since they see inputs only."""
+        counts = (OperatorId("edge", 0),) if self.degrees else ()
+        return (*counts, OperatorId("vertex", 0))
+
+    @property
+    def cascade(self) -> tuple[OperatorId, ...]:
+        """The operators behind the inputs: Edge and Vertex of each layer, and Edge L+1 for pairs."""
+        numbers = range(1, self.layers + 1)
+        pairs = (OperatorId("edge", self.layers + 1),) if self.pairs else ()
+        return (*(OperatorId(role, layer) for layer in numbers for role in ("edge", "vertex")), *pairs)
+
+    @property
+    def embeddings(self) -> OperatorId:
+        """The operator that holds the embeddings: the last Vertex."""
+        return OperatorId("vertex", self.layers)
+
+    @property
+    def output(self) -> OperatorId:
+        """The operator whose blocks leave the chain."""
+        return self.operators[-1]
 
 
-def check_alerts(alerts: Alerts | None, model: GNN) -> Alerts | None:
-    """Refuse alerts of which the model says nothing."""
-    if alerts is None:
-        return None
-    if model.head is None:
-        raise ValueError("alerts need a head that says something: GNN(layers, head=Classifier(net))")
-    if (alerts.classes or alerts.changed_class) and not isinstance(model.head, Classifier):
-        raise ValueError("classes and changed_class are for a Classifier; a threshold is for any head")
-    return alerts
-
-
-def make_operator(
-    name: str,
-    model: GNN,
-    parts: int,
-    schema: GraphSchema,
-    spaces: Spaces,
-    windows: tuple[Window | None, Window | None],
-    epsilon: float = 0.0,
-    alerts: Alerts | None = None,
-    tells_vertices: bool = True,
+def build_operator(
+    id: OperatorId, model: GNN, config: OperatorConfig, open_state: OpenState
 ) -> Operator[Any]:
-    """One of them, by name; `windows` are those of Edge and of Vertex operators.
-
-    `tells_vertices` is whether updates of vertices come out where the model's head is for pairs.
-    """
-    kind, number = name.split("-")
-    index, (reduce, forward) = int(number), windows
-    is_last, pairs = index == len(model.layers), isinstance(model.head, PairHead)
-    if kind == "vertex":
-        scored = Scored(model.out_width) if model.scores_edges else None
-        layers: list[Layer | None] = [None, *model.layers, scored]
-        degrees = index == 0 and model.degrees is not None
-        head = model.head if is_last and isinstance(model.head, Head) else None
-        return Vertex(
-            index, parts, schema, layers[index], layers[index + 1], spaces, forward, degrees, epsilon, head,
-            alerts if head else None, tells_vertices or not pairs,
-        )  # fmt: skip
-    if index > len(model.layers):
-        assert isinstance(model.head, PairHead)
-        return Pairs(index, model.head, model.out_width, spaces, alerts)
-    if index > 0:
-        return Edge(index, parts, model.layers[index - 1], spaces, reduce)
-    assert model.degrees is not None
-    return Edge(0, parts, model.degrees, spaces, reduce)
+    """One operator of a model's chain; its parts open their states by `open_state(id, part)`."""
+    chain, layer = ChainSpec.of(model), id.layer
+    if id.role == "edge":
+        if layer > chain.layers:
+            assert isinstance(model.head, PairHead)
+            return Pairs(id, model.head, model.out_channels, open_state, config)
+        made = model.layers[layer - 1] if layer else model.degrees
+        assert made is not None
+        return Edge(id, made, open_state, config)
+    scored = Scored(model.out_channels) if model.scores_edges else None
+    layers: list[Layer | None] = [*model.layers, scored]
+    following = layers[layer]
+    if layer == 0:
+        assert following is not None
+        return InputVertex(id, following, open_state, config, degrees=chain.degrees)
+    made = model.layers[layer - 1]
+    if id != chain.embeddings:
+        return LayerVertex(id, made, following, open_state, config)
+    head = model.head if isinstance(model.head, Head) else None
+    emits = config.emit == "all" or not chain.pairs
+    return OutputVertex(id, made, following, open_state, config, head, emits=emits)

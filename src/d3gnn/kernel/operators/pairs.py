@@ -1,7 +1,7 @@
-"""Edge L+1: the scores of pairs; of edges, where the head wants them, and of queries.
+"""Edge L+1: scores of pairs of vertices, for edges if the head scores them, and for queries.
 
-A query is an edge that lives for one batch: its ends come with their embeddings, and nothing stays behind.
-Scores of edges are kept, so that only those come out that have changed.
+A query is an edge for one batch: its ends arrive with their embeddings, and nothing is stored. Scores of
+edges are stored, so that only changed scores are emitted.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import torch
 
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, Adjacency, Removed
-from d3gnn.kernel.alerts import LAPSED, Alerts, remembered
-from d3gnn.kernel.arrays import Space, reserve_all
+from d3gnn.kernel.alerts import LAPSED, remembered
+from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.blocks import (
     ENDS,
     NAMES,
@@ -27,22 +27,24 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import KeyColumn
-from d3gnn.kernel.operators.base import Moment, Operator, Spaces, remove_edges
+from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId, remove_edges
+from d3gnn.kernel.operators.config import OperatorConfig
+from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, make_touched, size, touch, touch_all
 from d3gnn.nn.heads import PairHead
 from d3gnn.nn.layer import Layer
-from d3gnn.types import Array, Bytes, Floats, Ints, Ints32
+from d3gnn.types import Array, Bools, Bytes, Floats, Ints, Ints32
 
-#: So many pairs are scored at once: as many as stay in the processor's caches.
+#: Pairs that are scored at once: as many as stay in the processor's caches.
 _MOST = 4096
 
 
 class Scored(Layer):
-    """What Vertex L sends to where edges are scored: the embeddings as they are."""
+    """What Vertex L sends to Edge L+1: the embeddings as they are."""
 
-    aggregator = "sum"
-    sends_value = True
+    aggr = "sum"
+    sends_input = True
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -50,14 +52,14 @@ class Scored(Layer):
 
 
 class PairState:
-    """What a part knows of its edges and of the vertices at their ends."""
+    """The edges of a part, the embeddings and ids of their ends, and the last score of each."""
 
-    def __init__(self, space: Space, width: int) -> None:
-        self.space = space
-        self.adjacency = Adjacency(space, space.counters[:3])
-        self.keys = KeyColumn(space, "name", space.counters[3:6])
-        self.values = space.array("values", np.float32, width)
-        self._by_edge = [space.array("score", np.float32), space.array("reported", np.int32)]
+    def __init__(self, part_state: PartState, width: int) -> None:
+        self.part_state = part_state
+        self.adjacency = Adjacency(part_state)
+        self.keys = KeyColumn(part_state, "name")
+        self.values = part_state.array("values", np.float32, width)
+        self._by_edge = [part_state.array("score", np.float32), part_state.array("reported", np.int32)]
         self.touched = make_touched(0)
         self.reserve(1, 1)
 
@@ -71,63 +73,68 @@ class PairState:
         self.follow()
 
     def follow(self) -> None:
-        """Be as large as the arrays are, which another process may have grown."""
+        """Resize what is not stored to the arrays, which another process may have grown."""
         if len(self.touched) <= len(self.score):
             self.touched = make_touched(len(self.score))
 
     @property
     def score(self) -> Floats:
-        """The last score of each edge; it counts only where `reported` says so."""
+        """The last score of each edge; valid only where `reported` is not 0."""
         score: Floats = self._by_edge[0].data
         return score
 
     @property
     def reported(self) -> Ints32:
-        """1 for each edge whose score came out and is still worth saying."""
+        """1 for each edge whose last score was emitted; `LAPSED` where a later one was no alert."""
         reported: Ints32 = self._by_edge[1].data
         return reported
 
 
 class Pairs(Operator[PairState]):
-    """Scores edges and answers queries, after the last layer; of edges, `alerts` choose."""
+    """Scores edges and answers queries with the embeddings of the last layer.
+
+    With `emit="head"`, alerts filter the scores of edges; queries are always answered. With `emit="all"`, all
+    rows are emitted, with a column that says whether they are alerts.
+    """
 
     def __init__(
-        self, index: int, head: PairHead, width: int, spaces: Spaces, alerts: Alerts | None = None
+        self, id: OperatorId, head: PairHead, width: int, open_state: OpenState, config: OperatorConfig
     ) -> None:
-        super().__init__(spaces)
-        self.name, self.passes_on = f"edge-{index}", False
-        self.head, self.width, self.alerts = head.eval(), width, alerts
+        super().__init__(id, open_state)
+        self.passes_on = False
+        self.head, self.width, self.alerts = head, width, config.alerts
+        self._marks = config.alerts is not None and config.emit == "all"
 
-    def open(self, space: Space, part: int) -> PairState:
-        return PairState(space, self.width)
+    def open(self, part_state: PartState, part: int) -> PairState:
+        return PairState(part_state, self.width)
 
-    def step(self, part: int, topology: Topology, blocks: list[Block], moment: Moment) -> list[Block]:
+    def step(self, part: int, topology: Topology, blocks: list[Block], context: BatchContext) -> list[Block]:
         found = by_kind(blocks)
         out = list(found[OUTPUT])
         if self.head.edges:
-            out += self._score_edges(part, topology, found, moment.anew)
-            if gone := topology.gone_edges:
-                time, arrival, *names = gone.columns
-                out.append(_told(part, 0, 1, time, arrival, None, tuple(names), gone.blob))
+            out += self._score_edges(part, topology, found, context.rebuild)
+            if removed := topology.edge_tombstones:
+                time, arrival, *names = removed.columns
+                out.append(self._output_block(part, 0, 1, time, arrival, None, tuple(names), removed.blob))
         if found[ENDS]:
             out += self._answer(part, joined(found[ENDS]))
         return out
 
     def _score_edges(
-        self, part: int, topology: Topology, found: list[list[Block]], anew: bool
+        self, part: int, topology: Topology, found: list[list[Block]], rebuild: bool
     ) -> list[Block]:
-        """Edges that came, and those of which an end has changed; tombstones of those that went."""
+        """Scores of new edges and of edges with a changed end; tombstones of deleted edges."""
         state = self.state(part)
         state.follow()
-        removes, leaves, adds = topology.removes, topology.leaves, topology.adds
+        removes, leaves, adds = topology.edge_deletes, topology.replica_deletes, topology.edge_adds
         replicas = topology.replicas
         if replicas or adds:
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
-        self._learn_names(state, topology.vertices, joined(found[NAMES]))
+        self._store_ids(state, topology.vertices, joined(found[NAMES]))
         out: list[Block] = []
-        gone = remove_edges(state.adjacency, removes, leaves)
-        if gone is not None:
-            out += self._tombstones(state, part, gone)
+        removed = remove_edges(state.adjacency, removes, leaves)
+        if removed is not None:
+            out += self._tombstones(state, part, removed)
         for block in found[VALUES]:
             slot, time, arrival, fresh = block.columns
             sides = (*state.adjacency.out, *state.adjacency.into)
@@ -138,24 +145,24 @@ class Pairs(Operator[PairState]):
             slots, src, dst, time, arrival = adds.columns
             state.adjacency.add(slots, src, dst)
             touch_all(state.touched, slots, time, arrival)
-        return out + self._scores(state, part, anew)
+        return out + self._scores(state, part, rebuild)
 
-    def _learn_names(self, state: PairState, masters: Block | None, names: Block | None) -> None:
+    def _store_ids(self, state: PairState, masters: Block | None, names: Block | None) -> None:
         top = len(state.values.data)
         if masters:
             state.keys.put(masters.columns[1], block_keys(masters), top)
         if names:
             state.keys.put(names.columns[0], block_keys(names), top)
 
-    def _tombstones(self, state: PairState, part: int, gone: Removed) -> list[Block]:
-        told = state.reported[gone.slot] != 0
-        state.reported[gone.slot] = 0
-        if not told.any():
+    def _tombstones(self, state: PairState, part: int, removed: Removed) -> list[Block]:
+        emitted = state.reported[removed.slot] != 0
+        state.reported[removed.slot] = 0
+        if not emitted.any():
             return []
-        gone = Removed(*(column[told] for column in gone))
-        return [self._block(part, state.keys, gone.src, gone.dst, 0, 1, gone.time, gone.arrival)]
+        removed = Removed(*(column[emitted] for column in removed))
+        return [self._block(part, state.keys, removed.src, removed.dst, 0, 1, removed.time, removed.arrival)]
 
-    def _scores(self, state: PairState, part: int, anew: bool) -> list[Block]:
+    def _scores(self, state: PairState, part: int, rebuild: bool) -> list[Block]:
         touched, n = state.touched, size(state.touched)
         self.metrics["touched"] += n
         entries = touched[1 : n + 1]
@@ -163,24 +170,26 @@ class Pairs(Operator[PairState]):
         clear(touched)
         if not n:
             return []
-        src, dst, _ = state.adjacency.ends(slots.astype(np.int32))  # edges that went were touched by nobody
+        src, dst, _ = state.adjacency.ends(slots.astype(np.int32))  # deleted edges are never touched
         score = self._score(state.values.data, src, dst)
         changed = (score != state.score[slots]) | (state.reported[slots] == 0)
         state.score[slots] = score
-        if anew:  # any of these may have been told of before
+        if rebuild:  # any of these may have been emitted before
             state.reported[slots] = LAPSED
-        worth = np.ones(len(slots), np.bool_)
-        if self.alerts is not None and self.alerts.threshold is not None:
-            worth = score >= self.alerts.threshold
-        state.reported[slots] = remembered(worth, state.reported[slots])
-        told = changed & worth
-        if not told.any():
+        if self._marks:
+            state.reported[slots] = 1
+            emitted = changed
+        else:
+            is_alert = self._is_alert(score)
+            state.reported[slots] = remembered(is_alert, state.reported[slots])
+            emitted = changed & is_alert
+        if not emitted.any():
             return []
-        src, dst, time, arrival, score = (column[told] for column in (src, dst, time, arrival, score))
+        src, dst, time, arrival, score = (column[emitted] for column in (src, dst, time, arrival, score))
         return [self._block(part, state.keys, src, dst, 0, 0, time, arrival, score)]
 
     def _answer(self, part: int, ends: Block | None) -> list[Block]:
-        """The two ends of each query, found by its number."""
+        """Match the two ends of each query by its number, and score them."""
         assert ends is not None
         number, is_second, time, arrival, value = ends.columns[:5]
         by_number = np.argsort(number, kind="stable")
@@ -190,6 +199,12 @@ class Pairs(Operator[PairState]):
         self.metrics["answers"] += len(src)
         keys = block_keys(ends)
         return [self._block(part, keys, src, dst, 1, 0, time[dst], arrival[dst], score)]
+
+    def _is_alert(self, score: Floats) -> Bools:
+        """Which scores reach the threshold; all if there is none."""
+        if self.alerts is None or self.alerts.threshold is None:
+            return np.ones(len(score), np.bool_)
+        return score >= self.alerts.threshold
 
     def _score(self, values: Floats, src: Ints32, dst: Ints32) -> Floats:
         out = np.empty(len(src), np.float32)
@@ -201,21 +216,23 @@ class Pairs(Operator[PairState]):
         return out
 
     def _block(
-        self, part: int, keys: KeyColumn | Keys, src: Ints32, dst: Ints32, asked: int, deleted: int,
+        self, part: int, keys: KeyColumn | Keys, src: Ints32, dst: Ints32, is_query: int, deleted: int,
         time: Ints, arrival: Ints, score: Floats | None = None,
     ) -> Block:  # fmt: skip
         names, blob = pair_columns(keys.take(src), keys.take(dst))
-        return _told(part, asked, deleted, time, arrival, score, names, blob)
+        return self._output_block(part, is_query, deleted, time, arrival, score, names, blob)
 
-
-def _told(
-    part: int, asked: int, deleted: int, time: Array, arrival: Array, score: Floats | None,
-    names: tuple[Array, ...], blob: Bytes | None,
-) -> Block:  # fmt: skip
-    """What comes out of pairs; NaN for those that have no score any more."""
-    flags = (np.full(len(time), flag, np.uint8) for flag in (asked, deleted))
-    known = np.full(len(time), np.nan, np.float32) if score is None else score
-    return Block(PAIRS, part, part, (*flags, time, arrival, known, *names), blob=blob)
+    def _output_block(
+        self, part: int, is_query: int, deleted: int, time: Array, arrival: Array, score: Floats | None,
+        names: tuple[Array, ...], blob: Bytes | None,
+    ) -> Block:  # fmt: skip
+        """An output block; the score of a tombstone is NaN."""
+        flags = (np.full(len(time), flag, np.uint8) for flag in (is_query, deleted))
+        known = np.full(len(time), np.nan, np.float32) if score is None else score
+        marks: tuple[Bytes, ...] = ()
+        if self._marks:  # a tombstone is no alert
+            marks = ((self._is_alert(known) & (score is not None)).astype(np.uint8),)
+        return Block(PAIRS, part, part, (*flags, time, arrival, known, *marks, *names), blob=blob)
 
 
 @lean

@@ -1,64 +1,114 @@
-"""What a partitioner is."""
+"""The interface of partitioners, and their registry."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple
 
+import numpy as np
+
+from d3gnn.kernel.compiled import inlined
+from d3gnn.registry import is_skeleton, register
 from d3gnn.types import Doubles, Ints, Ints32
 
-# Columns of `Placement.vertex`: the code of its id, its master's part and row, its first replica plus 1, and
-# the number of edges ever created at it.
+# Columns of `Placement.vertex`: the code of the id, part and row of the master, first replica plus 1,
+# number of edges ever created here.
 CODE, MASTER_PART, MASTER_ROW, FIRST_REPLICA, DEGREE = range(5)
 VERTEX_FIELDS = 5
-# Columns of `Placement.replica`: its part and slot, the vertex's next replica plus 1, whether it is a source.
+# Columns of `Placement.replica`: part, slot, the vertex's next replica plus 1, whether it is a source.
 REPLICA_PART, REPLICA_SLOT, NEXT_REPLICA, IS_SOURCE = range(4)
 REPLICA_FIELDS = 4
 
-_KNOWN: dict[str, type[Partitioner]] = {}
+#: The settings of a partitioner as compiled code receives them: its fields, in order.
+Settings = tuple[float, ...]
+
+_REGISTRY: dict[str, type[Partitioner]] = {}
 
 
 class Placement(NamedTuple):
-    """What partitioners see: which parts hold a replica of a vertex, and how much the parts hold."""
+    """Where replicas are, and how many edges each part holds."""
 
     vertex: Ints32  # [vertex, VERTEX_FIELDS]
     replica: Ints32  # [replica, REPLICA_FIELDS]
-    load: Ints  # by part: edges it holds
-    score: Doubles  # by part: scratch
+    load: Ints  # by part: number of edges
+    score: Doubles  # by part: scratch space for `choose`
+
+
+@inlined
+def choose(
+    u: int, v: int, hash_u: np.uint64, hash_v: np.uint64, placement: Placement, settings: Settings
+) -> int:
+    """The step that a compiled loop calls, and that `specialised` replaces by a partitioner's `choose`."""
+    return 0
 
 
 @dataclass(frozen=True)
 class Partitioner:
-    """Chooses the part of each edge as it comes (streaming vertex-cut; the paper's section 4.4).
+    """Chooses a part for each new edge of a stream: a streaming vertex-cut (section 4.4 of the paper).
 
-    The choice itself is compiled: `d3gnn.kernel.partitioners.choose` calls it by `code`.
+    A partitioner is one subclass, a frozen dataclass with a `name` and a compiled `choose`. Its fields are
+    its settings, which must be numbers. Defining the class registers it.
+
+    >>> @dataclass(frozen=True)
+    ... class LeastLoaded(Partitioner):
+    ...     name = "least-loaded"
+    ...
+    ...     @staticmethod
+    ...     @inlined
+    ...     def choose(u, v, hash_u, hash_v, placement, settings):
+    ...         best = 0
+    ...         for part in range(len(placement.load)):
+    ...             if placement.load[part] < placement.load[best]:
+    ...                 best = part
+    ...         return best
+    >>> partitioner("least-loaded")
+    LeastLoaded()
+    >>> del _REGISTRY["least-loaded"]
     """
 
     name: ClassVar[str]
-    code: ClassVar[int]
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
-        _KNOWN[cls.name] = cls
+        if is_skeleton(cls):
+            return
+        if not hasattr(cls, "name"):
+            raise TypeError(f"partitioner {cls.__name__}: define a class attribute 'name'")
+        if not hasattr(cls.choose, "py_func"):
+            raise TypeError(
+                f"partitioner {cls.__name__}: define 'choose', decorated with @staticmethod and @inlined"
+            )
+        register(_REGISTRY, cls.name, cls, "partitioner")
+
+    @staticmethod
+    def choose(
+        u: int, v: int, hash_u: np.uint64, hash_v: np.uint64, placement: Placement, settings: Settings
+    ) -> int:
+        """The part, from 0 to `len(placement.load) - 1`, of a new edge from vertex `u` to vertex `v`.
+
+        It is compiled into the loop over events, which calls it in their order, and only with two parts or
+        more. The same calls must return the same parts. Of `placement`, only `score` may be changed.
+        """
+        raise NotImplementedError
 
     @property
-    def weights(self) -> tuple[float, float]:
-        """Two numbers that the compiled choice is given."""
-        return 0.0, 0.0
+    def settings(self) -> Settings:
+        """The fields in order, for `choose`."""
+        return tuple(float(getattr(self, field.name)) for field in fields(self))
 
 
 def partitioner(which: str | Partitioner) -> Partitioner:
-    """A partitioner by name, or itself."""
+    """A partitioner by name, with its defaults; an instance is returned as it is."""
     return which if isinstance(which, Partitioner) else make_partitioner(which)
 
 
 def make_partitioner(name: str, **settings: float) -> Partitioner:
-    """A partitioner by name, with settings of its own."""
-    if name not in _KNOWN:
-        raise ValueError(f"no partitioner {name!r}; known are {', '.join(sorted(_KNOWN))}")
-    return _KNOWN[name](**settings)
+    """A partitioner by name, with these settings."""
+    if name not in _REGISTRY:
+        raise ValueError(f"no partitioner {name!r}; known are {', '.join(sorted(_REGISTRY))}")
+    return _REGISTRY[name](**settings)
 
 
 def partitioners() -> list[Partitioner]:
-    """All partitioners there are, with their defaults."""
-    return [_KNOWN[name]() for name in sorted(_KNOWN)]
+    """All registered partitioners, with their defaults."""
+    return [_REGISTRY[name]() for name in sorted(_REGISTRY)]

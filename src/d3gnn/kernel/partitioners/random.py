@@ -8,17 +8,18 @@ import numpy as np
 
 from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.hashing import mix
-from d3gnn.kernel.partitioners.base import Partitioner
+from d3gnn.kernel.partitioners.base import Partitioner, Placement, Settings
 
 
 @dataclass(frozen=True)
 class Random(Partitioner):
-    """Spreads edges evenly and looks at nothing; parallel edges share a part."""
+    """Spreads edges evenly, without regard to the graph. Parallel edges go to the same part."""
 
     name = "random"
-    code = 0
 
-
-@inlined
-def choose_random(hash_u: np.uint64, hash_v: np.uint64, parts: int) -> int:
-    return int(mix(hash_u ^ mix(hash_v)) % np.uint64(parts))
+    @staticmethod
+    @inlined
+    def choose(
+        u: int, v: int, hash_u: np.uint64, hash_v: np.uint64, placement: Placement, settings: Settings
+    ) -> int:
+        return int(mix(hash_u ^ mix(hash_v)) % np.uint64(len(placement.load)))

@@ -1,22 +1,56 @@
-"""What windows tell the time by: when batches are taken in, or when their events happened."""
+"""The clocks of windows: when batches are processed, or when their events happened."""
 
 from __future__ import annotations
 
 from operator import index
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from d3gnn.events import NO_TIME, EventBatch, Reason
+from d3gnn.events import EventBatch, Reason
+from d3gnn.events.event import NO_TIME
 from d3gnn.types import Small
 
 Clock = Literal["batch", "event"]
-#: Far enough from the end of 64 bits that the longest wait can be added.
+#: Far enough from the end of 64 bits that the longest delay can be added.
 _LATEST = 2**62
 
 
+class Clocks(NamedTuple):
+    """Both clocks of a pipeline, in microseconds; neither goes back.
+
+    Every host advances them in two steps, since Partition needs the batch time and decides which events
+    count:
+
+    >>> clocks = Clocks(batch=100, event=40).at(90)
+    >>> clocks
+    Clocks(batch=100, event=40)
+    >>> from d3gnn.events import EventBatch, edge
+    >>> clocks.seen(EventBatch.of([edge(1, 2, time=60)]), np.array([Reason.APPLIED]))
+    Clocks(batch=100, event=60)
+    """
+
+    #: When the newest batch was processed.
+    batch: int = 0
+    #: The newest event time.
+    event: int = 0
+
+    def at(self, time: int) -> Clocks:
+        """The clocks when a batch is processed at this time."""
+        return Clocks(time, self.event) if time > self.batch else self
+
+    def seen(self, events: EventBatch, status: Small) -> Clocks:
+        """The clocks after these events, whose results are `status` (`d3gnn.events.Reason`)."""
+        newest = newest_event(events, status, self.batch)
+        return Clocks(self.batch, newest) if newest > self.event else self
+
+    def now(self, clock: Clock) -> int:
+        """The time that windows use."""
+        return self.event if clock == "event" else self.batch
+
+
 def check_clock(clock: str) -> Clock:
-    """Refuse what is no clock."""
+    """Refuse an unknown clock."""
     for known in get_args(Clock):
         if clock == known:
             return clock  # type: ignore[return-value]
@@ -24,21 +58,21 @@ def check_clock(clock: str) -> Clock:
 
 
 def check_time(clock: int) -> int:
-    """Microseconds as a plain number; refuses what are none."""
+    """Microseconds as an int; refuses anything else."""
     try:
         given = index(clock)
     except TypeError:
-        raise ValueError(f"clock={clock!r}: a whole number of microseconds, please") from None
+        raise ValueError(f"clock={clock!r}: must be an integer number of microseconds") from None
     if abs(given) > _LATEST:
-        raise ValueError(f"clock={clock!r}: microseconds since 1970, please; that is beyond all times")
+        raise ValueError(f"clock={clock!r}: out of range; must be microseconds since 1970")
     return given
 
 
 def newest_event(events: EventBatch, status: Small, clock: int) -> int:
-    """The newest event time of a batch, dead letters aside; 0 if there is none.
+    """The newest event time of a batch, dead letters excluded; 0 if there is none.
 
-    An event that says it happened after it arrived, which is at `clock` unless it says so itself, counts as
-    one of its arrival: a single one from the future would otherwise stop the clock until then.
+    An event time after the event's arrival (`clock` unless the event has one) counts as the arrival: a single
+    event from the future would otherwise stop the clock until then.
     """
     arrival = np.full(len(events), NO_TIME) if events.arrival is None else events.arrival
     time = np.minimum(events.time, np.where(arrival == NO_TIME, clock, arrival))

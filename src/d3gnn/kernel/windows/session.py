@@ -1,26 +1,27 @@
-"""As long as changes keep coming."""
+"""Session windows: as long as changes keep coming."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from d3gnn.kernel.windows.base import Window, check_seconds, microseconds
+from d3gnn.kernel.windows.tumbling import due_after_pause
 
-#: How many gaps anything waits at most, unless said otherwise.
+#: The longest wait, in gaps, unless `max_delay` is set.
 PATIENCE = 10
 
 
 @dataclass(frozen=True)
 class Session(Window):
-    """What changes at a vertex is sent when nothing more has changed there for `gap` seconds.
+    """A changed vertex is sent when it has not changed again for `gap` seconds.
 
-    Every change postpones it, but not beyond `max_delay` seconds after the first: ten gaps, unless given.
+    Every change postpones the deadline, up to `max_delay` seconds after the first change (default: ten gaps).
     """
 
     gap: float
     max_delay: float | None = None
     name = "session"
-    code = 2
+    due_at = staticmethod(due_after_pause)
 
     def __post_init__(self) -> None:
         super().__post_init__()

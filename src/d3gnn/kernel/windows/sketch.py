@@ -1,8 +1,8 @@
-"""How often vertices change, in little memory: a count-min sketch of exponential means.
+"""How often vertices change, in constant memory: a count-min sketch of exponential means.
 
-The places of a vertex lie in one row of `sketch`, which is one line of the processor's caches. A place is a
-mean, as the bits of a float32, and the count of a period with that period's number, 16 bits each. Means are
-brought up to date when somebody looks at them, so that nobody has to go through them all.
+The cells of a vertex are in one row of `sketch`, which is one cache line. A cell is a mean, as the bits of a
+float32, and the count of a period with that period's number, 16 bits each. Means are updated when they are
+read, so no pass over all of them is needed.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ ROWS = 1 << _BITS
 COLUMNS = LINE // 4
 SKETCH_BYTES = ROWS * LINE
 _PLACES = np.uint64(COLUMNS // 2)
-#: Spreads what is close together as far as can be: 2^64 over the golden ratio.
+#: Fibonacci hashing: 2^64 over the golden ratio.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-#: Periods are counted modulo this; and the largest count, at which a vertex is as busy as can be.
+#: Periods are counted modulo this; and the largest count of a period.
 _CYCLE = 1 << 16
 _MOST = (1 << 15) - 1
-#: After so many periods nothing is left of a mean that anybody would notice.
+#: After this many periods a mean has faded to 0.
 _FADED = 128
 
 
 def fading(weight: float) -> Doubles:
-    """What is left of a mean so many periods after the one that it was made for; nothing after those."""
+    """The factor by which a mean has faded, by the number of periods since."""
     return np.array([1.0, *((1.0 - weight) ** np.arange(_FADED - 1)), 0.0])
 
 
 @inlined
-def fetch_places(sketch: Ints32, vertex: int) -> None:
-    """Begin to bring a vertex's places into the caches."""
+def fetch_places(vertex: int, sketch: Ints32) -> None:
+    """Prefetch a vertex's cells."""
     fetch(sketch, np.uint64(vertex) * _SPREAD >> np.uint64(64 - _BITS))
 
 
 @inlined
 def count_and_rate(sketch: Ints32, vertex: int, times: int, period: int, fades: Doubles) -> float:
-    """Count a vertex; how often it changes in a period, by the mean, or by this period if that is more.
+    """Count a vertex; returns its changes per period: the mean, or this period's count if that is larger.
 
-    It has two places, and whoever shares one of them makes it seem busier: the lower of both is nearer.
+    It has two cells. Other vertices in a cell only increase it, so the smaller of both is the estimate.
     """
     bits = np.uint64(vertex) * _SPREAD
     row, rest = bits >> np.uint64(64 - _BITS), bits >> np.uint64(32 - _BITS)
@@ -60,7 +60,7 @@ def _count(
     weight, number = 1.0 - fades[2], period & (_CYCLE - 1)
     mean, last = float(np.int32(sketch[row, at]).view(np.float32)), int(sketch[row, at + np.uint64(1)])
     count, passed = last >> 16, (number - last) & (_CYCLE - 1)
-    # No branches: nobody could guess them.
+    # Without branches: they would be mispredicted.
     ended = (mean + weight * (count - mean)) * fades[min(passed, _FADED)]
     mean = ended if passed > 0 else mean
     count = min((0 if passed > 0 else count) + times, _MOST)

@@ -1,0 +1,153 @@
+"""Compaction of the graph log: the shortest log that leaves the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from d3gnn.events import Element, EventBatch, GraphSchema, Op
+from d3gnn.events.check import feature_index
+from d3gnn.events.keys import Keys
+from d3gnn.kernel.log import LogEntry
+from d3gnn.kernel.operators.decisions import (
+    Adds,
+    DecisionRows,
+    EdgeFeatureUpdates,
+    FeatureUpdates,
+    NewVertices,
+)
+from d3gnn.kernel.operators.gather import gather_survivors
+from d3gnn.kernel.operators.graph_state import DELETED, Graph
+from d3gnn.kernel.operators.partition import Partition
+from d3gnn.kernel.partitioners.base import CODE, MASTER_PART
+from d3gnn.types import Array
+
+
+def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> LogEntry | None:
+    """One entry with the graph's vertices, edges, features and labels, each once; None for an empty log.
+
+    Events keep their times, so that older events stay late.
+    """
+    entries = [entry for entry in entries if len(entry)]
+    if not entries:
+        return None
+    whole = LogEntry.concat(entries)
+    partition = Partition(schema, parts, "random")
+    events = whole.events
+    decisions = partition.process(events, 0, replay=whole.part).decisions
+    graph, feature = partition.graph(), feature_index(events, schema)
+    pieces = [
+        _vertices(events, decisions, graph, partition),
+        _edges(whole, decisions, graph, feature),
+        _features(events, decisions, graph, feature),
+        _labels(graph, partition),
+    ]
+    pieces = [piece for piece in pieces if len(piece)]
+    return LogEntry.concat(pieces) if pieces else LogEntry(events.take(np.zeros(0, np.int64)), whole.part[:0])
+
+
+def _without_part(events: EventBatch) -> LogEntry:
+    return LogEntry(events, np.full(len(events), -1, np.int32))
+
+
+def _vertices(events: EventBatch, decisions: DecisionRows, graph: Graph, partition: Partition) -> LogEntry:
+    event = decisions.of(NewVertices).event
+    vertex = np.arange(len(event))
+    is_live = _is_live(vertex, graph)
+    vertex, event = vertex[is_live], event[is_live]
+    placed = graph.placement.vertex[vertex]
+    src = partition.ids.keys.take(placed[:, CODE])
+    return LogEntry(_vertex_creates(events, src, event), placed[:, MASTER_PART])
+
+
+def _vertex_creates(events: EventBatch, src: Keys, event: Array) -> EventBatch:
+    """Creates of vertices without values, at the times of these events."""
+    n = len(event)
+    return EventBatch(
+        op=np.full(n, Op.CREATE, np.int8),
+        element=np.full(n, Element.VERTEX, np.int8),
+        src=src,
+        time=events.time[event],
+        arrival=None if events.arrival is None else events.arrival[event],
+    )
+
+
+def _edges(whole: LogEntry, decisions: DecisionRows, graph: Graph, feature: Array) -> LogEntry:
+    """Edges in the order of their creation, each followed by its features.
+
+    A feature event sets the newest parallel copy, so it must come before the next copy.
+    """
+    events, adds = whole.events, decisions.of(Adds)
+    survives = np.zeros(len(adds.event), np.bool_)
+    gather_survivors(*decisions, graph.live, graph.placement.vertex, survives)
+    kept = np.flatnonzero(survives)
+    created = adds.event[kept]
+    edges = replace(events.take(created), values=None, value_offsets=None, feature=None, names=())
+    edge_entry = LogEntry(edges, whole.part[created])
+    record, event = decisions.of(EdgeFeatureUpdates)
+    if not len(record) or not len(kept):
+        return edge_entry
+    kept_record = adds.record[kept]
+    edge_of_record = np.full(int(max(record.max(), kept_record.max())) + 1, -1, np.int64)
+    edge_of_record[kept_record] = np.arange(len(kept))
+    edge = edge_of_record[record]
+    # Several edges may have used a record: only events after the last one was created are this edge's.
+    of_edge = (edge >= 0) & (event >= created[np.maximum(edge, 0)])
+    edge, event = edge[of_edge], event[of_edge]
+    last = _last_of_each(edge, feature[event])
+    edge, event = edge[last], event[last]
+    features = _as_values(events.take(event), Element.EDGE_FEATURE)
+    both = LogEntry.concat([edge_entry, features])
+    order = np.argsort(np.concatenate([np.arange(len(kept)), edge]), kind="stable")
+    return LogEntry(both.events.take(order), both.part[order])
+
+
+def _features(events: EventBatch, decisions: DecisionRows, graph: Graph, feature: Array) -> LogEntry:
+    vertex, event = decisions.of(FeatureUpdates)
+    is_live = _is_live(vertex, graph)
+    vertex, event = vertex[is_live], event[is_live]
+    event = event[_last_of_each(vertex, feature[event])]
+    return _as_values(events.take(event), Element.FEATURE)
+
+
+def _as_values(events: EventBatch, element: Element) -> LogEntry:
+    """Events that set or delete features, whatever their element was."""
+    op = np.where(events.op == Op.DELETE, Op.DELETE, Op.CREATE).astype(np.int8)
+    return _without_part(replace(events, element=np.full(len(events), element, np.int8), op=op))
+
+
+def _labels(graph: Graph, partition: Partition) -> LogEntry:
+    """Labels; a deleted label, whose time still counts, becomes a create and a delete."""
+    code = np.flatnonzero(graph.label_state[: len(partition.ids)])
+    deleted = graph.label_state[code] == DELETED
+    rows = np.repeat(code, np.where(deleted, 2, 1))
+    is_delete = np.zeros(len(rows), np.bool_)
+    is_delete[1:] = rows[1:] == rows[:-1]
+    width = graph.label.shape[1]
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(np.where(is_delete, 0, width), out=offsets[1:])
+    batch = EventBatch(
+        op=np.where(is_delete, Op.DELETE, Op.CREATE).astype(np.int8),
+        element=np.full(len(rows), Element.LABEL, np.int8),
+        src=partition.ids.keys.take(rows),
+        time=graph.label_time[rows],
+        values=graph.label[rows[~is_delete]].reshape(-1),
+        value_offsets=offsets,
+        arrival=graph.label_time[rows],
+    )
+    return _without_part(batch)
+
+
+def _is_live(vertex: Array, graph: Graph) -> Array:
+    is_live: Array = graph.live[graph.placement.vertex[vertex, CODE]] - 1 == vertex
+    return is_live
+
+
+def _last_of_each(owner: Array, feature: Array) -> Array:
+    """Positions of the last entry of each (owner, feature), in order."""
+    last: dict[tuple[int, int], int] = {
+        pair: i for i, pair in enumerate(zip(owner.tolist(), feature.tolist(), strict=True))
+    }
+    return np.array(sorted(last.values()), np.int64)

@@ -1,0 +1,169 @@
+"""The state of one operator part in memory-mapped files, shared by the processes of a host.
+
+One process can continue where another one stopped: the header holds the version, whether a batch was
+interrupted, and a generation, which increases whenever an array grows and must be mapped again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from d3gnn.kernel.arrays import GrowableArray
+from d3gnn.kernel.mapping import allocate, map_file
+from d3gnn.kernel.part_state import (
+    FILES,
+    GENERATION,
+    HEADER_WORDS,
+    LAYOUT,
+    MAGIC,
+    PartState,
+    find_counters,
+    is_large,
+)
+from d3gnn.types import Ints
+
+
+def peek_counters(folder: str | Path, name: str) -> Ints | None:
+    """The counters of this name in a folder, without opening the state; None if there are none."""
+    try:
+        header = np.fromfile(Path(folder) / "header", np.int64, HEADER_WORDS)
+    except FileNotFoundError:
+        return None
+    return find_counters(header, name) if header[:2].tolist() == [MAGIC, LAYOUT] else None
+
+
+class StateLost(RuntimeError):
+    """The arrays of an operator part are missing, damaged, or of another version than the batch needs."""
+
+
+def open_file(path: Path, flags: int = 0) -> int:
+    """Open one of the array files to read and write; raises `StateLost` if their folder was deleted."""
+    try:
+        return os.open(path, os.O_RDWR | flags, 0o644)
+    except FileNotFoundError:
+        raise StateLost(f"{path} is missing: arrays were deleted while they were in use") from None
+
+
+class MappedPartState(PartState):
+    """The arrays of one operator part in memory-mapped files under `folder`."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self._arrays = {}
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
+        self._release = weakref.finalize(self, os.close, self._file)
+        with self.locked():
+            fresh = os.fstat(self._file).st_size < HEADER_WORDS * 8
+            if fresh:
+                allocate(self._file, HEADER_WORDS * 8, self.folder)
+            self._header = map_file(self._file, HEADER_WORDS * 8).view(np.int64)
+            if fresh:
+                self._header[0] = MAGIC
+            if self._header[0] == MAGIC and (fresh or self._header[1] != LAYOUT or self._lacks_files()):
+                self._start_empty()
+        if self._header[0] != MAGIC:
+            raise StateLost(f"{self.folder} holds other files than arrays: choose another folder")
+        self.generation = int(self._header[GENERATION])
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Exclude all other processes of the host; maps the arrays again that they have grown."""
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        try:
+            if self._arrays:
+                self._remap_grown()
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def reset(self) -> None:
+        """Set everything to zero, also arrays that this process has not opened."""
+        super().reset()
+        self._empty_unopened()
+        self._header[GENERATION] += 1
+        self.generation = int(self._header[GENERATION])
+
+    def _lacks_files(self) -> bool:
+        """Whether array files were deleted and the header was not, for example by a cleaner of temporary
+        folders.
+        """
+        return len(list(self.folder.glob("*.array"))) < int(self._header[FILES])
+
+    def _start_empty(self) -> None:
+        """Arrays of another layout, or incomplete ones, count as lost: start empty, without a version."""
+        self._empty_unopened()
+        generation = self._header[GENERATION] + 1
+        self._header[1:] = 0
+        self._header[1:3] = LAYOUT, generation
+
+    def _empty_unopened(self) -> None:
+        for path in self.folder.glob("*.array"):
+            if path.stem not in self._arrays:
+                # Truncated, not deleted: another process may have this file mapped, and must see the change.
+                os.truncate(path, 0)
+
+    def growth(self, nbytes: int) -> float:
+        """The factor is smaller than in memory: growing a file copies nothing, but allocates its space at
+        once.
+        """
+        return 1.125 if is_large(nbytes) else 1.5
+
+    def is_current(self) -> bool:
+        """Whether the folder still holds the files that are mapped here."""
+        try:
+            return (self.folder / "header").stat().st_ino == os.fstat(self._file).st_ino
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Close the files; views that are still referenced stay valid."""
+        self._arrays.clear()
+        self._release()
+
+    def _remap_grown(self) -> None:
+        if self.generation != self._header[GENERATION]:
+            for array in self._arrays.values():
+                self._open(array)
+            self.generation = int(self._header[GENERATION])
+
+    def _path(self, array: GrowableArray) -> Path:
+        return self.folder / f"{array.name}.array"
+
+    def _open(self, array: GrowableArray) -> None:
+        if array.row_bytes == 0 or not self._path(array).exists():
+            return
+        size = self._path(array).stat().st_size
+        rows = size // array.row_bytes
+        if rows != len(array.data):
+            self._remap(array, rows)
+
+    def _grow(self, array: GrowableArray, rows: int) -> None:
+        is_new = not self._path(array).exists()
+        file = open_file(self._path(array), os.O_CREAT)
+        self._header[FILES] += is_new
+        try:
+            allocate(file, rows * array.row_bytes, self.folder)
+        finally:
+            os.close(file)
+        self._remap(array, rows)
+        self._header[GENERATION] += 1
+        self.generation = int(self._header[GENERATION])
+
+    def _remap(self, array: GrowableArray, rows: int) -> None:
+        if rows == 0:
+            array.data = np.zeros((0, *array.row_shape), array.dtype)
+            return
+        file = open_file(self._path(array))
+        try:
+            flat = map_file(file, rows * array.row_bytes)
+        finally:
+            os.close(file)
+        array.data = flat.view(array.dtype).reshape(rows, *array.row_shape)

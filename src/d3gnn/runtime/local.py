@@ -1,0 +1,318 @@
+"""LocalEngine: the whole dataflow in one process."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from d3gnn.events import Event, EventBatch, GraphSchema, Key
+from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
+from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.operators import (
+    PARTITION,
+    ChainSpec,
+    Edge,
+    Emit,
+    Operator,
+    OperatorConfig,
+    Partition,
+    Vertex,
+    build_operator,
+)
+from d3gnn.kernel.operators.base import IMMEDIATE
+from d3gnn.kernel.part_state import PartState
+from d3gnn.kernel.partitioners import Partitioner
+from d3gnn.kernel.topology import Topology
+from d3gnn.kernel.windows import Clock, Windows, check_time, pair_of
+from d3gnn.kernel.windows.pending import Pending
+from d3gnn.nn.model import GNN
+from d3gnn.runtime.batch import run_operator
+from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
+from d3gnn.runtime.local_coordinator import LocalCoordinator
+from d3gnn.runtime.lookup import vertex_values
+from d3gnn.runtime.output import OutputSpec
+from d3gnn.runtime.saved_engine import SavedEngine, save_engine
+from d3gnn.runtime.state_backend import MappedBackend, MemoryBackend, StateBackend
+from d3gnn.runtime.transport import MemoryTransport
+from d3gnn.runtime.updates import Updates
+from d3gnn.types import Floats
+
+
+class LocalEngine:
+    """Exact, incremental GNN inference: after every batch of events, the embeddings that a static forward
+    pass over the current graph would return, at a cost that follows what the batch touches.
+
+    parts:
+        Logical parts that the edges are spread over. One is fastest in one process; more behave as they do
+        on a cluster.
+    partitioner:
+        `hdrf`, `random`, or one with its own settings (`HDRF(balance=1.0)`).
+    arrays:
+        Keep state in memory-mapped files under this folder instead of in memory. Existing state there is
+        deleted: use `save` and `load` to keep an engine.
+    window:
+        Delay what changes at a vertex and send it on merged with later changes: a window (`d3gnn.windows`)
+        for all operators, or a pair for the partial aggregates of Edge operators and the values of Vertex
+        operators. `drain` sends what is pending.
+    clock:
+        The time that windows use: when a `batch` is processed, or the newest `event` time so far, in
+        microseconds.
+    min_change:
+        Changes of a vertex's value by no more than this, in each number since it was sent, are not sent on.
+        Cheaper, and no longer exact. See docs/layers.md.
+    alerts:
+        Which predictions are alerts; see `d3gnn.Alerts`.
+    emit:
+        `head`: the rows that the model's head is for (alerts, if there are any; predictions; scores of
+        pairs), or embeddings without a head. `all`: embeddings of all changed vertices as well.
+
+    >>> from d3gnn import LocalEngine, events
+    >>> from d3gnn.nn import GraphSAGE
+    >>> engine = LocalEngine(GraphSAGE(4, hidden_channels=8, num_layers=2, out_channels=2, seed=0))
+    >>> updates = engine.apply([events.edge("ann", "bob", time=1), events.edge("bob", "cho", time=2)])
+    >>> sorted(update.id for update in updates)
+    ['ann', 'bob', 'cho']
+    >>> [update.id for update in engine.apply([events.delete_edge("bob", "cho", time=3)])]
+    ['cho']
+    >>> engine.embeddings(["bob"]).shape
+    (1, 2)
+    """
+
+    def __init__(
+        self,
+        model: GNN,
+        *,
+        parts: int = 1,
+        partitioner: str | Partitioner = "hdrf",
+        schema: GraphSchema | None = None,
+        arrays: str | Path | None = None,
+        window: Windows = None,
+        clock: Clock = "batch",
+        min_change: float = 0.0,
+        alerts: Alerts | None = None,
+        emit: Emit = "head",
+    ) -> None:
+        self.model = model = GNN.check(model).prepared()
+        reduce, forward = pair_of(window)
+        config = OperatorConfig(
+            parts, schema or GraphSchema(), reduce, forward, clock, min_change, alerts, emit
+        ).for_model(model)
+        self.config, self.chain = config, ChainSpec.of(model)
+        self.schema, self.parts = config.schema, parts
+        self._parts = range(parts)
+        self._output = OutputSpec.of(self.chain, config)
+        self.batch = 0
+        #: Seconds of each part, in all operators behind Partition.
+        self.part_seconds = [0.0] * parts
+        self._state: StateBackend[PartState] | StateBackend[MappedPartState] = (
+            MemoryBackend() if arrays is None else MappedBackend(arrays, fresh=True)
+        )
+        self._transport = MemoryTransport(parts)
+        self.partition = Partition(
+            self.schema, parts, partitioner, self._state.open(PARTITION, 0), self.chain.destinations,
+            self.chain.pairs,
+        )  # fmt: skip
+        self._coordinator = LocalCoordinator(self.partition, config)
+        operators = [build_operator(id, model, config, self._state.open) for id in self.chain.operators]
+        self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
+        #: Those of layers: without Edge 0, which counts degrees.
+        self.edges = [operator for operator in operators if isinstance(operator, Edge)][-len(model.layers) :]
+        #: The context of the current batch.
+        self.context = IMMEDIATE
+        self._operators = operators
+        # Busy seconds of Partition and of each operator; bytes of the topology, which every operator
+        # receives, and of the other blocks that each receives. Lists: they change in every step of a small
+        # batch.
+        self._seconds, self._received = [0.0] * (len(operators) + 1), [0] * (len(operators) + 1)
+
+    def __repr__(self) -> str:
+        return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
+
+    def __len__(self) -> int:
+        """The number of vertices."""
+        return self.partition.vertex_count
+
+    def apply(self, events: EventBatch | pa.Table | Iterable[Event], clock: int | None = None) -> Updates:
+        """Process a batch of events; returns what it changed.
+
+        clock:
+            The arrival, in microseconds, of events that have none; now, unless given. It never goes back.
+        """
+        clock = time.time_ns() // 1000 if clock is None else check_time(clock)
+        return self._apply(EventBatch.of(events), clock)
+
+    def drain(self, clock: int | None = None) -> Updates:
+        """Send everything that is pending in windows: the embeddings are then those of the current graph.
+
+        clock:
+            As for `apply`; that of the last batch, unless given.
+        """
+        clock = self._coordinator.clocks.batch if clock is None else check_time(clock)
+        return self._apply(NO_EVENTS, clock, drain=True)
+
+    def refresh(self) -> Updates:
+        """Rebuild all state from the log: one full forward pass over the current graph."""
+        types = self.partition.types
+        self._state.begin()
+        self._state.reset()
+        self.partition.types = types
+        planned = self._coordinator.rebuild(self.batch, NO_EVENTS, self._coordinator.clocks.batch)
+        return self._run(planned, NO_EVENTS)
+
+    def embeddings(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
+        """Embeddings of these vertices, or of all; one row each, NaN for an id that does not exist.
+
+        With windows they are the embeddings that were emitted: pending changes follow with `drain`.
+        """
+        return self._values(self.vertices[-1], ids)
+
+    def inputs(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
+        """The model's input for these vertices, or for all: features, or initial values where they have none.
+
+        One row each [n, in_channels], NaN for an id that does not exist.
+        """
+        return self._values(self.vertices[0], ids)[:, : self.model.in_channels]  # degrees may follow
+
+    def _values(self, operator: Vertex, ids: Sequence[Key] | Keys | None) -> Floats:
+        if isinstance(ids, str | int):
+            raise TypeError(f"ids={ids!r}: give a list of ids, as in [{ids!r}]")
+        keys = self.ids() if ids is None else ids if isinstance(ids, IntKeys | StringKeys) else keys_of(ids)
+        return vertex_values(self.partition, operator, keys)[0]
+
+    def ids(self) -> Keys:
+        """The ids of all vertices, in the order of their first events."""
+        return self.partition.live_ids()
+
+    def pending(self) -> dict[str, int]:
+        """The number of vertices that are pending in the windows of each operator that has one."""
+        return {operator: metrics["pending"] for operator, metrics in self.window_metrics().items()}
+
+    def window_metrics(self) -> dict[str, dict[str, int]]:
+        """For each operator with a window: `pending` vertices, the age of the oldest (`oldest_ms`), changes
+        that were `merged` with another one, and vertices that were sent (`forwards`).
+
+        At Edge operators, merged over forwards is the number of further edges in each partial aggregate; at
+        Vertex operators, merged is the number of forwards saved.
+        """
+        metrics: dict[str, dict[str, int]] = {}
+        for operator, window in self._windows():
+            empty = {"pending": 0, "oldest_ms": 0, "merged": 0, "forwards": operator.metrics["forwards"]}
+            total = metrics.setdefault(operator.name, empty)
+            total["pending"] += len(window)
+            total["oldest_ms"] = max(total["oldest_ms"], window.age_ms(self.context.now))
+            total["merged"] += window.merged
+        return metrics
+
+    def next_deadline(self) -> int | None:
+        """When the next pending vertex is due, in microseconds; None if nothing is pending."""
+        due = (window.next_deadline() for _, window in self._windows())
+        return min((deadline for deadline in due if deadline is not None), default=None)
+
+    def save(self, folder: str | Path) -> Updates | None:
+        """Write model, graph and settings to a folder, in open formats.
+
+        Pending changes are drained first, since a loaded engine would not emit them. Returns what that
+        changed, or None if nothing was pending.
+        """
+        drained = self.drain() if any(self.pending().values()) else None
+        save_engine(self, self._coordinator, Path(folder))
+        return drained
+
+    @staticmethod
+    def load(folder: str | Path, *, arrays: str | Path | None = None) -> LocalEngine:
+        """The engine that `save` wrote, rebuilt by one forward pass.
+
+        arrays:
+            As for `LocalEngine`: the new engine's folder of state.
+        """
+        saved = SavedEngine.read(Path(folder))
+        engine = LocalEngine(saved.model, arrays=arrays, **saved.arguments)
+        engine.batch, engine.partition.types = saved.batch, saved.types
+        engine._coordinator.restore(saved.graph, saved.clocks)
+        if saved.graph is not None:
+            engine.refresh()
+        return engine
+
+    @property
+    def epoch(self) -> int:
+        """The number of rebuilds, from 1 on."""
+        return self._coordinator.epoch
+
+    @property
+    def metrics(self) -> Counter[str]:
+        """Since the engine was made: busy microseconds of each operator (`edge-1_us`), bytes that it received
+        (`edge-1_bytes`) without the topology, those of the topology (`topology_bytes`), and all `bytes`.
+        """
+        names = [operator.name for operator in self._operators]
+        partition, *busy = self._seconds
+        topology, *received = self._received
+        found = {"partition_us": int(partition * 1e6), "topology_bytes": topology}
+        for name, seconds, nbytes in zip(names, busy, received, strict=True):
+            found |= {f"{name}_us": int(seconds * 1e6), f"{name}_bytes": nbytes}
+        return Counter(found | {"bytes": topology * len(names) + sum(received)})
+
+    @property
+    def imbalance(self) -> float:
+        """Time of the busiest part over the mean."""
+        total = sum(self.part_seconds)
+        return max(self.part_seconds) * self.parts / total if total else 1.0
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of each operator's state, over all parts."""
+        return self._state.sizes()
+
+    def _windows(self) -> Iterator[tuple[Operator[Any], Pending]]:
+        """What is pending in each operator and part that has a window."""
+        for operator in self._operators:
+            for part in range(self.parts):
+                if (window := operator.pending(part)) is not None:
+                    yield operator, window
+
+    def _apply(self, events: EventBatch, clock: int, drain: bool = False) -> Updates:
+        begun = time.perf_counter()
+        self._state.begin()
+        planned = self._coordinator.next_batch(self.batch, events, clock, drain)
+        self._seconds[0] += time.perf_counter() - begun
+        return self._run(planned, events)
+
+    def _run(self, planned: PlannedBatch, events: EventBatch) -> Updates:
+        """The operators behind Partition, one after the other."""
+        version, _, result = planned
+        seconds, received, transport = self._seconds, self._received, self._transport
+        self.context = version.context
+        topology_blocks: list[Block] = []
+        blocks: list[Block] = []
+        for block in result.blocks:
+            (topology_blocks if block.kind <= LAST_TOPOLOGY else blocks).append(block)
+        # Every operator receives the same topology: it is sent once.
+        sent, nbytes = transport.send(PARTITION, 0, version, topology_blocks)
+        topology = [Topology(received) for received in sent]
+        received[0] += nbytes
+        sender = PARTITION
+        begun = time.perf_counter()
+        for i, operator in enumerate(self._operators, start=1):
+            sent, nbytes = transport.send(sender, 0, version, blocks)
+            blocks = self._step(operator, topology, sent)
+            ended = time.perf_counter()
+            seconds[i] += ended - begun
+            received[i] += nbytes
+            begun, sender = ended, operator.id
+        self.batch += 1
+        self._state.commit(version.epoch, self.batch)
+        keys, width = self.partition.ids.keys, self.model.out_channels
+        return Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
+
+    def _step(
+        self, operator: Operator[Any], topology: list[Topology], blocks: list[list[Block]]
+    ) -> list[Block]:
+        if not operator.buffers and self.parts == 1:  # then a step is the whole batch
+            return operator.step(0, topology[0], blocks[0], self.context)
+        inputs = zip(self._parts, topology, blocks, strict=True)
+        return run_operator(operator, inputs, self.context, 0, self.part_seconds)

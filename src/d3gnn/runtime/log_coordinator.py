@@ -1,0 +1,198 @@
+"""The coordinator of a query on Spark: the graph log is its commit point.
+
+Entry b of the log is created before anything of batch b is sent; a replayed batch reads it instead of
+deciding again. Partition runs first in every batch and sees the versions of all operator parts on the host.
+If one of them is neither at this batch nor one behind, the coordinator rebuilds the graph from the log and
+sends it whole, in a new epoch, through the same chain: a refresh.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+
+from d3gnn.events import EventBatch, Reason
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.operators import PARTITION
+from d3gnn.kernel.operators.partition import PartitionedBatch
+from d3gnn.kernel.windows.clock import Clocks
+from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
+from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.tombstones import TombstoneFinder
+from d3gnn.runtime.version import BatchVersion
+from d3gnn.runtime.worker import PartResult, Worker
+from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
+from d3gnn.store.entry import EntryMeta
+from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.store import Store
+
+
+@cache
+def coordinator_of(plan: Plan, query: str) -> LogCoordinator:
+    """The coordinator of a query in this process; it remembers what it has read of the store."""
+    return LogCoordinator(Worker.of(plan, query))
+
+
+class LogCoordinator(Coordinator):
+    """Commits every batch to the graph log, and rebuilds state that is missing or out of date."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self._plan = worker, worker.plan
+        self._store = Store(worker.plan.store)
+        self._log = GraphLog(self._store)
+        # Of Partition, opened once a batch: if its files are deleted meanwhile, the version must not be
+        # stamped on new, empty ones.
+        self._state: MappedPartState
+
+    def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> PartResult:
+        """Process batch number `batch` of the query, with the commands of the control source."""
+        begun = time.perf_counter()
+        worker = self._worker
+        self._store.bind(worker.query)
+        if batch == 0:
+            worker.sweep()
+        state = self._state = worker.state.open(PARTITION, 0)
+        batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
+        with state.locked():
+            version = BatchVersion(state.version[0], batch, False)
+            if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
+                kept = worker.kept_output(PARTITION, 0, state, version)
+                if kept is not None:
+                    return PartResult(kept, {"kept": 1})
+                if not state.dirty and state.version == (version.epoch, batch):
+                    state.begin()
+                    if batch == 0:  # timers of another query on this folder
+                        worker.timers.clear()
+                    # A run that is to end asks for it in every batch; it drains in the first without events.
+                    drain = "drain" in commands or ("finish" in commands and events is None)
+                    return self._send(self.next_batch(batch, batch_events, now, drain), begun)
+            self._log.check_next(batch)
+            state.begin()
+            planned = self.rebuild(batch, batch_events, now)
+            # Operators write their timers again; some that had a window may have none now.
+            worker.timers.clear()
+            return self._send(planned, begun)
+
+    def next_batch(self, batch: int, events: EventBatch, time: int, drain: bool) -> PlannedBatch:
+        state = self._state
+        result, clocks = self._commit(_stored_clocks(state), batch, events, time)
+        now = clocks.now(self._plan.config.clock)
+        return PlannedBatch(BatchVersion(state.version[0], batch, False, now, drain), clocks, result)
+
+    def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
+        worker, plan, state = self._worker, self._plan, self._state
+        epoch = 1 + max(version[0] for version in self._versions())
+        partition = worker.partition
+        deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
+        meta = self._log.meta(batch)
+        if meta is not None and not deleted:
+            self._log.same_input(meta, events)
+            clocks = _logged_clocks(meta)
+        else:
+            last = self._log.meta(batch - 1) if batch else None
+            state.reset()
+            before = self._log.snapshot(batch - 1)
+            if before is not None:
+                partition.process(before.events, 0, replay=before.part)
+            deleted.record_before(partition, before)
+            _, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
+        state.reset()
+        self._log.compact(batch)
+        snapshot = next(iter(self._log.entries(batch)), None)  # the one that was just written
+        if snapshot is None:
+            result = partition.process(NO_EVENTS, 0)
+        else:
+            result = partition.process(snapshot.events, 0, replay=snapshot.part)
+        result.blocks += deleted.tombstones(partition, snapshot, time)
+        result.blocks += partition.queries(events, clocks.batch)
+        now = clocks.now(plan.config.clock)
+        return PlannedBatch(BatchVersion(epoch, batch, True, now), clocks, result)
+
+    def _same_settings(self, state: MappedPartState, batch: int) -> bool:
+        """Whether state was built with the model and the settings of this plan.
+
+        With a window removed, what is pending there would stay pending; with another threshold, changes that
+        were not sent, or not worth an alert, would never be.
+        """
+        is_first = batch == 0 and state.version[1] == 0
+        return is_first or ConfigFingerprint.read(state) == self._plan.config_fingerprint
+
+    def _send(self, planned: PlannedBatch, begun: float) -> PartResult:
+        worker, state, result = self._worker, self._state, planned.result
+        self._plan.config_fingerprint.write(state)
+        state.counters("clocks", 2)[:] = planned.clocks
+        packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
+        status, (vertices, replicas) = result.status, worker.partition.created
+        metrics = {
+            "busy_us": int((time.perf_counter() - begun) * 1e6),
+            "applied": int((status == Reason.APPLIED).sum()),
+            "repeated": int((status == Reason.REPEATED).sum()),
+            "late": int((status == Reason.LATE).sum()),
+            "dead": int((status >= Reason.NULL_ID).sum()),
+            "refreshed": int(planned.version.refresh),
+            "vertices": vertices,
+            "replicas": replicas,
+        }
+        worker.freeze_objects(PARTITION)
+        return PartResult(packets, metrics)
+
+    def _commit(
+        self, last: Clocks, batch: int, events: EventBatch, time: int
+    ) -> tuple[PartitionedBatch, Clocks]:
+        """Apply a batch and log it; or, where it was logged before, apply its entry again.
+
+        `last` are the clocks after the batch before; those after this one are returned.
+        """
+        partition, logged = self._worker.partition, self._log.read(batch)
+        if logged is not None:
+            entry, meta = logged
+            self._log.same_input(meta, events)
+            result = partition.process(entry.events, 0, replay=entry.part)
+            result.blocks += partition.queries(events, meta.clock)  # queries are not logged
+            return result, _logged_clocks(meta)
+        self._log.check_next(batch)
+        clocks = last.at(time)
+        result = partition.process(events, clocks.batch)
+        clocks = clocks.seen(events, result.status)
+        self._keep_dead_letters(batch, events, result)
+        meta = EntryMeta.of(
+            batch, events, result.status, model_version=self._plan.model_version, clock=clocks.batch,
+            newest_event=clocks.event,
+        )  # fmt: skip
+        if not self._log.create(batch, result.entry, meta):
+            raise RuntimeError(
+                f"batch {batch} was logged by another process at the same time: the query is running twice. "
+                "Stop one of the two"
+            )
+        return result, clocks
+
+    def _is_whole(self, version: BatchVersion) -> bool:
+        """Whether every operator part is at this batch, or one behind."""
+        expected = {(version.epoch, version.batch), (version.epoch, version.batch + 1)}
+        return all(version in expected for version in self._versions())
+
+    def _versions(self) -> list[tuple[int, int]]:
+        """The versions of all operator parts; batch -1 for a part whose last batch was interrupted."""
+        plan, versions = self._plan, []
+        for name in [PARTITION, *plan.chain.operators]:
+            for part in range(1 if name == PARTITION else plan.parts):
+                state = self._worker.state.open(name, part)
+                if state.dirty and name != PARTITION:
+                    with state.locked():  # waits for a worker of an earlier run that is still in its batch
+                        pass
+                versions.append((state.version[0], -1) if state.dirty else state.version)
+        return versions
+
+    def _keep_dead_letters(self, batch: int, events: EventBatch, result: PartitionedBatch) -> None:
+        if self._plan.stop_on_dead_letter and (result.status >= Reason.NULL_ID).any():
+            raise DeadLetterFound.of(batch, events, result.status)
+        put_dead_letters(self._store, batch, events, result.status)
+
+
+def _stored_clocks(state: MappedPartState) -> Clocks:
+    return Clocks(*state.counters("clocks", 2).tolist())
+
+
+def _logged_clocks(meta: EntryMeta) -> Clocks:
+    return Clocks(meta.clock, meta.newest_event)

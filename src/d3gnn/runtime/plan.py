@@ -1,0 +1,84 @@
+"""The plan of a pipeline: everything that a task needs; it travels with the query."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from d3gnn.kernel.aggregators import Aggregator
+from d3gnn.kernel.aggregators.base import aggregator_types
+from d3gnn.kernel.operators import ChainSpec, OperatorConfig
+from d3gnn.kernel.partitioners import Partitioner
+from d3gnn.nn.heads import BaseHead
+from d3gnn.nn.layer import Layer
+from d3gnn.nn.model import GNN
+from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+
+#: A file system in memory.
+_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the tasks of a pipeline run, and where its state is kept."""
+
+    name: str
+    #: URI of the store.
+    store: str
+    #: Folder of the mapped arrays, on each host.
+    arrays: str
+    partitioner: Partitioner
+    #: The chain, the settings of its operators, and the path and version of the model in the store.
+    chain: ChainSpec
+    config: OperatorConfig
+    model: str
+    model_version: int
+    stop_on_dead_letter: bool = False
+    #: Classes of the model that are not part of d3gnn: a worker looks them up by name.
+    plugins: tuple[type, ...] = ()
+
+    @property
+    def parts(self) -> int:
+        """Logical parts."""
+        return self.config.parts
+
+    @property
+    def config_fingerprint(self) -> ConfigFingerprint:
+        """The fingerprint of everything that state depends on beside the graph."""
+        return ConfigFingerprint.of(self.model_version, self.config.sending)
+
+    def register_plugins(self) -> None:
+        """Register, in a worker, the classes that a pickled plan brought with it."""
+        for plugin in self.plugins:  # layers and heads register themselves by their class name
+            if issubclass(plugin, Aggregator):
+                plugin.register()
+
+    @property
+    def large(self) -> Path:
+        """Folder, on each host, for files that are too large for memory."""
+        arrays = Path(self.arrays)
+        in_memory = arrays.is_relative_to(_MEMORY)
+        return Path(tempfile.gettempdir()) / f"{arrays.name}-large" if in_memory else arrays
+
+
+def plugins_of(model: GNN) -> tuple[type, ...]:
+    """The layers, heads and aggregators of a model that are not part of d3gnn."""
+    modules = [module for module in model.modules() if isinstance(module, Layer | BaseHead)]
+    names = {name for module in modules if isinstance(module, Layer) for name in module.aggr.split(",")}
+    aggregators = [each for each in aggregator_types() if each.name in names]
+    found = dict.fromkeys([*map(type, modules), *aggregators])
+    return tuple(each for each in found if not each.__module__.startswith("d3gnn."))
+
+
+def default_arrays(name: str, store: str) -> str:
+    """The folder for the mapped arrays of a pipeline on a host."""
+    store = absolute(store)
+    root = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")
+
+
+def absolute(path: str | Path) -> str:
+    """A local path made absolute; a URI unchanged."""
+    return str(path) if ":/" in str(path) else str(Path(path).resolve())

@@ -1,0 +1,120 @@
+"""State backends: where the state of operator parts is kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.operators.base import OperatorId
+from d3gnn.kernel.part_state import PartState
+
+S = TypeVar("S", bound=PartState)
+
+
+class StateBackend(ABC, Generic[S]):
+    """Opens the state of every operator part of a host, each one once.
+
+    A backend is `open_state` for `build_operator`; a host commits and resets all opened parts through it.
+    """
+
+    def __init__(self) -> None:
+        self._opened: dict[tuple[OperatorId, int], S] = {}
+
+    def open(self, operator: OperatorId, part: int) -> S:
+        """The state of an operator part."""
+        state = self._opened.get((operator, part))
+        if state is None:
+            state = self._opened[operator, part] = self._open(operator, part)
+        return state
+
+    @abstractmethod
+    def _open(self, operator: OperatorId, part: int) -> S: ...
+
+    def begin(self) -> None:
+        """Mark all parts as between two versions."""
+        for state in self._opened.values():
+            state.begin()
+
+    def commit(self, epoch: int, batch: int) -> None:
+        """Stamp this version on all parts."""
+        for state in self._opened.values():
+            state.commit(epoch, batch)
+
+    def reset(self) -> None:
+        """Clear all parts."""
+        for state in self._opened.values():
+            state.reset()
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each operator's state, over all parts. Reads every row: for reports."""
+        sizes: dict[str, int] = {}
+        for (operator, _), state in self._opened.items():
+            sizes[str(operator)] = sizes.get(str(operator), 0) + state.nbytes
+        return sizes
+
+    def close(self) -> None:
+        """Release all parts."""
+        self._opened.clear()
+
+
+class MemoryBackend(StateBackend[PartState]):
+    """State in the memory of one process. It needs no versions: no other process can find it."""
+
+    def _open(self, operator: OperatorId, part: int) -> PartState:
+        return PartState()
+
+    def begin(self) -> None:
+        """Nothing to mark."""
+
+    def commit(self, epoch: int, batch: int) -> None:
+        """Nothing to stamp."""
+
+
+class MappedBackend(StateBackend[MappedPartState]):
+    """State in memory-mapped files under a folder, which other processes of the host can open, too.
+
+    fresh:
+        Clear the state of earlier runs when it is opened.
+    on_open:
+        Called with each operator of which a part is opened, also again, after its files were deleted:
+        operators over the old files must be dropped.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        fresh: bool = False,
+        on_open: Callable[[OperatorId], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._folder, self.fresh, self._on_open = Path(folder), fresh, on_open
+
+    def folder(self, operator: OperatorId, part: int) -> Path:
+        """The folder of an operator part's files."""
+        return self._folder / str(operator) / str(part)
+
+    def open(self, operator: OperatorId, part: int) -> MappedPartState:
+        """The state of an operator part, opened again if its files were deleted."""
+        state = self._opened.get((operator, part))
+        if state is None or not (self.fresh or state.is_current()):
+            state = self._opened[operator, part] = self._open(operator, part)
+            if self._on_open is not None:
+                self._on_open(operator)
+        return state
+
+    def _open(self, operator: OperatorId, part: int) -> MappedPartState:
+        state = MappedPartState(self.folder(operator, part))
+        if self.fresh:
+            state.reset()
+            state.commit(0, 0)
+        return state
+
+    def close(self) -> None:
+        """Release all parts and their files."""
+        for state in self._opened.values():
+            state.close()
+        super().close()

@@ -1,0 +1,76 @@
+"""Timers: a small file on the host with the pending vertices of each operator part and their next deadline.
+
+Operators write it at the end of every batch. The control source reads it between batches: a deadline causes
+a batch when no events arrive, and a run with the trigger availableNow ends only when nothing is pending.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:  # the process of the control source must not load compiled code
+    from d3gnn.kernel.operators import OperatorId
+    from d3gnn.kernel.windows.pending import Pending
+
+_NAME = "timers"
+_PENDING, _LOOK_AT = range(2)
+
+
+class PendingSummary(NamedTuple):
+    """Pending vertices of all operators, and the earliest time at which one may be due, in microseconds."""
+
+    pending: int
+    look_at: int
+
+
+class Timers:
+    """The timers of a pipeline with these operators and this number of parts.
+
+    folder:
+        The folder of the pipeline's arrays.
+    """
+
+    def __init__(self, folder: str | Path, operators: Sequence[OperatorId], parts: int) -> None:
+        self._rows = {name: i * parts for i, name in enumerate(operators)}
+        self._path = Path(folder) / _NAME
+
+    def write(self, operator: OperatorId, part: int, pending: Pending) -> None:
+        """Record what is pending in an operator part."""
+        row = np.array([len(pending), pending.look_at()], np.int64).tobytes()
+        # Opened each time, since the file is deleted together with the arrays.
+        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(file, row, (self._rows[operator] + part) * len(row))
+        finally:
+            os.close(file)
+
+    def clear(self) -> None:
+        """Record that nothing is pending, also in operators of an earlier plan."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.write_bytes(b"")
+
+
+def read_timers(folder: str | Path) -> PendingSummary | None:
+    """The timers in the folder of a pipeline's arrays; None if there are none, or a row is incomplete."""
+    try:
+        cells = np.fromfile(Path(folder) / _NAME, np.int64)
+    except FileNotFoundError:
+        return None
+    if len(cells) % 2:
+        return None
+    cells = cells.reshape(-1, 2)
+    rows = cells[cells[:, _PENDING] > 0]
+    return PendingSummary(
+        int(rows[:, _PENDING].sum()), int(rows[:, _LOOK_AT].min(initial=np.iinfo(np.int64).max))
+    )
+
+
+def pending(folder: str | Path) -> int:
+    """The number of pending vertices, by the timers in the folder of a pipeline's arrays."""
+    summary = read_timers(folder)
+    return 0 if summary is None else summary.pending

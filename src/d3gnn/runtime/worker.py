@@ -1,0 +1,219 @@
+"""A worker process on Spark: operators over mapped arrays, each batch applied exactly once.
+
+The arrays of an operator part are files local to the host, so that any worker process can continue where
+another one stopped. Their version decides what happens with a batch:
+
+- one batch behind: process it, put the output into the outbox, stamp the version;
+- at this batch already (a retried stage, a second action): send the output in the outbox again;
+- anything else, or a batch that was begun and not finished: lost. The next run rebuilds them in a new epoch.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import time
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from d3gnn.kernel.blocks import Block
+from d3gnn.kernel.mapped_state import MappedPartState, StateLost
+from d3gnn.kernel.operators import PARTITION, Operator, OperatorId, Partition, build_operator
+from d3gnn.nn.model import GNN
+from d3gnn.runtime.batch import run_part
+from d3gnn.runtime.outbox import Outbox
+from d3gnn.runtime.packets import Bytes, Inbox, Packets
+from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.state_backend import MappedBackend
+from d3gnn.runtime.timers import Timers
+from d3gnn.runtime.transport import InlineTransport, OutboxTransport
+from d3gnn.runtime.version import BatchVersion
+from d3gnn.store.models import get_model
+from d3gnn.store.store import Store
+
+
+class PartResult(NamedTuple):
+    """The output of an operator part in a batch, and its metrics."""
+
+    packets: Packets
+    metrics: dict[str, int]
+
+
+class Worker:
+    """The operators of one plan in one worker process."""
+
+    _instances: dict[tuple[Plan, str], Worker] = {}  # noqa: RUF012  # by plan and query, in this process
+
+    @staticmethod
+    def of(plan: Plan, query: str) -> Worker:
+        """The worker of a query in this process."""
+        worker = Worker._instances.get((plan, query))
+        if worker is None:
+            worker = Worker._instances[plan, query] = Worker(plan, query)
+        return worker
+
+    def __init__(self, plan: Plan, query: str) -> None:
+        self.plan, self.query = plan, query
+        torch.set_num_threads(1)  # the tasks are the parallelism
+        # Each query has a folder of its own: arrays of an earlier query, whose checkpoint was deleted, must
+        # not be taken for this one's.
+        self.state = MappedBackend(Path(plan.arrays) / query, on_open=self._drop_operator)
+        self._outbox = OutboxTransport(plan.parts, self.outbox)
+        self._inline = InlineTransport(plan.parts)
+        self._operators: dict[OperatorId, Operator[Any]] = {}
+        self._frozen: set[OperatorId] = set()
+
+    def close(self) -> None:
+        """Release all files. There are hundreds, and Spark's callbacks need low file descriptors."""
+        self._operators.clear()
+        self.__dict__.pop("partition", None)
+        self.state.close()
+
+    @cached_property
+    def model(self) -> GNN:
+        """The model, from the store."""
+        self.plan.register_plugins()
+        return get_model(Store(self.plan.store), self.plan.model).prepared()
+
+    @cached_property
+    def partition(self) -> Partition:
+        """The operator Partition."""
+        plan = self.plan
+        state = self.state.open(PARTITION, 0)
+        chain = plan.chain
+        return Partition(
+            plan.config.schema, plan.parts, plan.partitioner, state, chain.destinations, chain.pairs
+        )
+
+    @cached_property
+    def timers(self) -> Timers:
+        """The timers of the pipeline on this host."""
+        return Timers(self.plan.arrays, self.plan.chain.operators, self.plan.parts)
+
+    def operator(self, id: OperatorId) -> Operator[Any]:
+        """An operator behind Partition."""
+        operator = self._operators.get(id)
+        if operator is None:
+            operator = build_operator(id, self.model, self.plan.config, self.state.open)
+            self._operators[id] = operator
+        return operator
+
+    def _drop_operator(self, id: OperatorId) -> None:
+        """Its state was opened: an object over earlier files is of no use."""
+        self._operators.pop(id, None)
+        if id == PARTITION:
+            self.__dict__.pop("partition", None)
+
+    def outbox(self, operator: OperatorId, part: int) -> Outbox:
+        """The outbox of an operator part."""
+        large = self.plan.large / self.query / str(operator) / str(part)
+        return Outbox(self.state.folder(operator, part), large)
+
+    def sweep(self) -> None:
+        """Delete the arrays of other queries of this pipeline."""
+        for folder in Path(self.plan.arrays).glob("*-*-*-*-*"):
+            if folder.name != self.query and (folder / "partition" / "0" / "header").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(self.plan.large / folder.name, ignore_errors=True)
+
+    def run(self, name: OperatorId, part: int, packets: Iterable[Bytes], sources: int) -> PartResult:
+        """Run one batch of an operator part over its packets from this many source parts."""
+        inbox = Inbox.of(packets, sources)
+        version = inbox.version
+        state = self.state.open(name, part)
+        operator = self.operator(name)
+        with state.locked():
+            if version.refresh:
+                self._check_epoch(name, part, state, version)
+            else:
+                if (kept := self.kept_output(name, part, state, version)) is not None:
+                    return PartResult(kept, {"kept": 1, "packets": len(kept), "bytes": kept.nbytes})
+                self._check_version(name, part, state, version)
+            begun = time.perf_counter()
+            before = operator.metrics.copy()
+            state.begin()
+            if version.refresh:
+                state.reset()
+            window = operator.pending(part)
+            merged_before = 0 if window is None else window.merged
+            # Read only now: before the check of the version, a later batch may overwrite what was sent.
+            blocks = self._outbox.receive(inbox)
+            output = run_part(operator, part, blocks, version.context)
+            metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
+            if window is not None:
+                # Before the version is stamped: the timers then show every batch that was applied, also
+                # after a kill.
+                self.timers.write(name, part, window)
+                metrics |= {"pending": len(window), "oldest_ms": window.age_ms(version.clock)}
+                metrics["merged"] = window.merged - merged_before
+            sent = self.send(name, part, state, version, output)
+            metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
+            metrics |= {"packets": len(sent), "bytes": sent.nbytes}
+        self.freeze_objects(name)
+        return PartResult(sent, metrics)
+
+    def freeze_objects(self, name: OperatorId) -> None:
+        """After an operator's first batch in this process, exclude all present objects from collection.
+
+        Spark collects garbage after every task, and would visit all of them each time.
+        """
+        if name not in self._frozen:
+            self._frozen.add(name)
+            gc.collect()
+            gc.freeze()
+
+    def kept_output(
+        self, name: OperatorId, part: int, state: MappedPartState, version: BatchVersion
+    ) -> Packets | None:
+        """The output of this batch, if it was applied already; None for other batches and for a refresh."""
+        if state.dirty or state.version != (version.epoch, version.batch + 1):
+            return None
+        return self._outbox.kept(name, part, version)
+
+    def _check_version(
+        self, name: OperatorId, part: int, state: MappedPartState, version: BatchVersion
+    ) -> None:
+        """The arrays must be whole and one batch behind."""
+        if not state.dirty and state.version == (version.epoch, version.batch + 1):
+            state.begin()  # the output is lost, with the state that made it: the next run rebuilds both
+        if state.dirty or state.version != (version.epoch, version.batch):
+            found = "a batch that was begun and not finished" if state.dirty else f"{state.version}"
+            raise StateLost(
+                f"{name}, part {part}: the arrays in {self.state.folder(name, part)} hold {found}, but batch "
+                f"{version.batch} of epoch {version.epoch} needs {(version.epoch, version.batch)}. Start the "
+                "query again: it will rebuild them from the graph log."
+            )
+
+    def _check_epoch(
+        self, name: OperatorId, part: int, state: MappedPartState, version: BatchVersion
+    ) -> None:
+        """A task that a stopped run has left behind must not overwrite what a later run has rebuilt."""
+        if state.version[0] > version.epoch:
+            raise StateLost(
+                f"{name}, part {part}: epoch {state.version[0]} has begun in "
+                f"{self.state.folder(name, part)}, but this task belongs to epoch {version.epoch}, which is "
+                "over"
+            )
+
+    def send(
+        self,
+        name: OperatorId,
+        part: int,
+        state: MappedPartState,
+        version: BatchVersion,
+        blocks: Iterable[Block],
+    ) -> Packets:
+        """Hand the blocks of this batch to the transport, then stamp the version, in this order."""
+        if version.refresh:
+            # The whole graph, which Spark has disks for. It is not kept: a retry processes its input again,
+            # and must not find the output of an older batch.
+            self._outbox.clear(name, part)
+            packets = self._inline.send(name, part, version, blocks)
+        else:
+            packets = self._outbox.send(name, part, version, blocks)
+        state.commit(version.epoch, version.batch + 1)
+        return packets

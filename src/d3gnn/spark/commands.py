@@ -1,0 +1,28 @@
+"""Commands to a pipeline while it runs: refresh, drain, and how much is pending."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from d3gnn.runtime.timers import pending
+from d3gnn.store.control import command
+
+
+class PipelineCommands(ABC):
+    """The commands of a pipeline, for whatever knows its store and its arrays."""
+
+    @abstractmethod
+    def _folders(self) -> tuple[str, str]:
+        """The pipeline's store, and the folder of its arrays on this host."""
+
+    def refresh(self) -> None:
+        """Rebuild all state from the graph log in the next batch, which emits every embedding again."""
+        command(f"{self._folders()[0]}/control", "refresh")
+
+    def drain(self) -> None:
+        """Send everything that is pending in windows in the next batch."""
+        command(f"{self._folders()[0]}/control", "drain")
+
+    def pending(self) -> int:
+        """The number of vertices that are pending in windows, over all operators, after the last batch."""
+        return pending(self._folders()[1])

@@ -1,0 +1,1 @@
+"""Durable state: the store, the graph log, models, control commands, dead letters. No Spark here."""

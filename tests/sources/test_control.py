@@ -1,0 +1,215 @@
+"""The control source reads commands in order, exactly once, and causes no batch without one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from d3gnn.sources import control
+from d3gnn.sources.control import ControlReader, control_stream
+from d3gnn.store.control import command, command_numbers
+from d3gnn.store.store import Store
+
+
+class Sink:
+    """Collects the rows of each batch; fails while `fails` is set."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, list[tuple[str, int]]]] = []
+        self.fails = False
+
+    def __call__(self, df: DataFrame, batch: int) -> None:
+        self.batches.append((batch, sorted((row.kind, row.number) for row in df.collect())))
+        if self.fails:
+            raise RuntimeError("set to fail")
+
+    @property
+    def rows(self) -> list[tuple[str, int]]:
+        return [row for _, rows in self.batches for row in rows]
+
+
+def start(df: DataFrame, sink: Sink, folder: Path, **trigger: Any) -> StreamingQuery:
+    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
+    return writer.trigger(**trigger).start()
+
+
+def wait_for(happened: Callable[[], bool], seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def idle_time() -> None:
+    time.sleep(0.7)
+
+
+class Clock:
+    """The time for readers in this process; it changes only when a test sets it."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(control, "time", clock)
+    return clock
+
+
+# ------------------------------------------------------------------ commands
+
+
+def test_commands_are_numbered(tmp_path: Path) -> None:
+    assert [command(tmp_path / "new" / "folder", "tick") for _ in range(3)] == [1, 2, 3]
+
+
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="choose one of refresh, drain, tick"):
+        command(tmp_path, "explode")  # type: ignore[arg-type]
+
+
+def test_no_command_is_lost_when_several_processes_send_them(tmp_path: Path) -> None:
+    code = "import sys; from d3gnn.store.control import command\n"
+    code += "print(*[command(sys.argv[1], 'tick') for _ in range(40)])"
+    run = [sys.executable, "-c", code, str(tmp_path)]
+    processes = [subprocess.Popen(run, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    numbers = [int(number) for process in processes for number in process.communicate()[0].split()]
+    assert sorted(numbers) == list(range(1, 81))
+
+
+# ------------------------------------------------------------------ the reader
+
+
+def test_the_offset_stays_without_commands(tmp_path: Path) -> None:
+    reader = ControlReader(str(tmp_path / "absent"))
+    rows, end = reader.read(reader.initialOffset())
+    assert (list(rows), end) == ([], reader.initialOffset())
+
+
+def test_rows_follow_from_the_offsets_alone(tmp_path: Path) -> None:
+    command(tmp_path, "refresh")
+    command(tmp_path, "drain")
+    first = ControlReader(str(tmp_path))
+    start = first.initialOffset()
+    rows, end = first.read(start)
+    assert list(rows) == [("refresh", 1), ("drain", 2)]
+    assert end["number"] == 2
+    elsewhere = ControlReader(str(tmp_path / "elsewhere"))
+    assert list(elsewhere.readBetweenOffsets(start, end)) == [("refresh", 1), ("drain", 2)]
+    assert list(elsewhere.readBetweenOffsets(end, end)) == []
+
+
+@pytest.mark.usefixtures("clock")
+def test_committed_commands_are_deleted_but_numbers_continue(tmp_path: Path) -> None:
+    for _ in range(3):
+        command(tmp_path, "tick")
+    reader = ControlReader(str(tmp_path))
+    _, end = reader.read(reader.initialOffset())
+    reader.commit(end)
+    assert [path.name for path in tmp_path.glob("0*")] == ["000000000003"]
+    assert command(tmp_path, "drain") == 4
+    rows, _ = reader.read(end)
+    assert list(rows) == [("drain", 4)]
+
+
+def test_available_now_ends_at_the_last_command_before_its_start(tmp_path: Path) -> None:
+    command(tmp_path, "tick")
+    reader = ControlReader(str(tmp_path))
+    reader.prepareForTriggerAvailableNow()
+    command(tmp_path, "tick")
+    rows, end = reader.read(reader.initialOffset())
+    assert list(rows) == [("tick", 1)]
+    rows, same = reader.read(end)
+    assert (list(rows), same) == ([], end)
+
+
+def test_a_slow_folder_is_listed_less_often(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command(tmp_path, "tick")
+    looks: list[float] = []
+
+    def slow(store: Store) -> list[int]:
+        looks.append(clock.seconds)
+        clock.seconds += 0.02
+        return command_numbers(store)
+
+    monkeypatch.setattr(control, "command_numbers", slow)
+    reader = ControlReader(str(tmp_path))
+    _, end = reader.read(reader.initialOffset())
+    command_while_it_rests = command(tmp_path, "drain")
+    looks.clear()
+    for _ in range(50):
+        assert reader.read(end)[1] == end
+    assert not looks
+    clock.seconds += 0.02 * 20
+    rows, _ = reader.read(end)
+    assert list(rows) == [("drain", command_while_it_rests)]
+
+
+# ------------------------------------------------------------------ in Spark
+
+
+def test_with_other_streams_available_now_goes_batch_by_batch_and_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "events"
+    folder.mkdir()
+    for i in range(3):
+        (folder / f"{i}.csv").write_text(f"event,{i}\n")
+    command(tmp_path / "control", "drain")
+    events = spark.readStream.schema(control.SCHEMA).option("maxFilesPerTrigger", 1).csv(str(folder))
+    both = events.union(control_stream(spark, tmp_path / "control"))
+    sink = Sink()
+    for _ in range(2):
+        query = start(both, sink, tmp_path, availableNow=True)
+        assert query.awaitTermination(30)
+    assert len(sink.batches) == 3
+    assert sorted(sink.rows) == [("drain", 1), ("event", 0), ("event", 1), ("event", 2)]
+
+
+def test_a_command_causes_one_batch_and_no_command_none(spark: SparkSession, tmp_path: Path) -> None:
+    commands, sink = tmp_path / "control", Sink()
+    query = start(control_stream(spark, commands), sink, tmp_path, processingTime="0 seconds")
+    try:
+        wait_for(lambda: len(sink.batches) == 1)  # Spark's first batch, which is empty
+        idle_time()
+        assert sink.batches == [(0, [])]
+        command(commands, "refresh")
+        wait_for(lambda: len(sink.batches) == 2)
+        idle_time()
+        assert sink.batches[1:] == [(1, [("refresh", 1)])]
+    finally:
+        query.stop()
+
+
+def test_a_restart_replays_uncommitted_commands_only(spark: SparkSession, tmp_path: Path) -> None:
+    commands, sink = tmp_path / "control", Sink()
+    command(commands, "refresh")
+    start(control_stream(spark, commands), sink, tmp_path, availableNow=True).awaitTermination(30)
+    command(commands, "drain")
+    command(commands, "tick")
+    sink.fails = True
+    with pytest.raises(StreamingQueryException, match="set to fail"):
+        start(control_stream(spark, commands), sink, tmp_path, availableNow=True).awaitTermination(30)
+    command(commands, "refresh")
+    for path in commands.glob("0*2"):
+        path.unlink()  # the offset holds the rows: the files are not read again
+    sink.fails = False
+    start(control_stream(spark, commands), sink, tmp_path, availableNow=True).awaitTermination(30)
+    again = (1, [("drain", 2), ("tick", 3)])
+    assert sink.batches == [(0, [("refresh", 1)]), again, again, (2, [("refresh", 4)])]
