@@ -35,7 +35,7 @@ def documents() -> list[Path]:
 
 
 def blocks(text: str) -> list[Block]:
-    """The blocks of a document that are to run."""
+    """The blocks of a document that are to run; those that need Spark run in tests/spark/test_readme.py."""
     return [
         Block(text.count("\n", 0, match.start("code")) + 1, match["code"], match["output"])
         for match in BLOCK.finditer(text)
@@ -87,6 +87,13 @@ def test_blocks_of_a_document_run_in_order(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run(path, path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_blocks_that_run_here_need_no_spark(path: Path) -> None:
+    """A block that starts or stops a session would meet the session of the tests on Spark."""
+    for line, code, _ in blocks(path.read_text(encoding="utf-8")):
+        assert not re.search(r"\bspark\b|\bsession\(", code), f"{path.name}, line {line}"
 
 
 def test_a_block_after_a_not_run_comment_is_left_out() -> None:

@@ -22,18 +22,23 @@ BLOCK = re.compile(
 )
 #: Strings in blocks that are paths. The JVM does not follow the test into its folder: they become absolute.
 PATHS = re.compile(r'"(edges/|embeddings|checkpoint|other-checkpoint|store)"')
+EDGES = {
+    "a.csv": "ann,bob,2026-01-01 10:00:00\nbob,cho,2026-01-01 10:00:01\n",
+    "b.csv": "cho,ann,2026-01-01 10:00:02\n",
+}
 
 
 def run_blocks(
-    document: Path, folder: Path, capsys: pytest.CaptureFixture[str], *, shows_all: bool = True
-) -> dict[str, Any]:
+    document: Path, folder: Path, capsys: pytest.CaptureFixture[str], *,
+    edges: dict[str, str] = EDGES, shows_all: bool = True,
+) -> dict[str, Any]:  # fmt: skip
     """Run the document's Spark blocks over a folder of edges; returns the names that they define.
 
     `shows_all`: a block without an output in the document must print nothing.
     """
-    (folder / "edges").mkdir()
-    (folder / "edges" / "a.csv").write_text("ann,bob,2026-01-01 10:00:00\nbob,cho,2026-01-01 10:00:01\n")
-    (folder / "edges" / "b.csv").write_text("cho,ann,2026-01-01 10:00:02\n")
+    for file, rows in edges.items():
+        (folder / "edges").mkdir(exist_ok=True)
+        (folder / "edges" / file).write_text(rows)
     names: dict[str, Any] = {}
     text = document.read_text()
     for block in BLOCK.finditer(text):
@@ -75,3 +80,12 @@ def test_docs_spark(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureF
     by_part = [json.loads(part) for part in progress["observedMetrics"]["d3gnn.edge-1"].parts]
     assert sorted(part["part"] for part in by_part) == [0, 1]
     assert sum(part["messages"] for part in by_part) == 3
+
+
+def test_docs_graph_log(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = run_blocks(ROOT / "docs" / "graph-log.md", tmp_path, capsys, edges={})
+    assert names["log"].last() == 1
+    shutil.rmtree(default_arrays("pipeline", str(tmp_path / "checkpoint" / "graph")))
