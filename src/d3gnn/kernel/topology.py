@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, by_kind, joined
 
+_KINDS = int(LAST_TOPOLOGY) + 1
+
 
 class Topology:
     """Topology, queries and labels for one part: one block of each kind, or None."""
@@ -22,7 +24,7 @@ class Topology:
             self.vertices, self.replicas, self.sources, self.vertex_deletes, self.replica_deletes,
             self.edge_deletes, self.edge_adds, self.vertex_tombstones, self.edge_tombstones,
             self.edge_values, self.queries, self.labels,
-        ) = map(joined, by_kind(blocks)[: LAST_TOPOLOGY + 1])  # fmt: skip
+        ) = [joined(same) if same else None for same in by_kind(blocks)[:_KINDS]]  # fmt: skip
 
 
 def apart(blocks: Iterable[Block]) -> tuple[Topology, list[Block]]:

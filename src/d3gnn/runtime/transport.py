@@ -62,8 +62,11 @@ class MemoryTransport(Transport[BlocksByPart, list[Block]]):
         self, sender: OperatorId, part: int, version: BatchVersion, blocks: Iterable[Block]
     ) -> BlocksByPart:
         """The blocks by target part."""
+        if not isinstance(blocks, list):
+            blocks = list(blocks)
+        if not blocks:
+            return [[] for _ in range(self._parts)], 0
         row_bytes, total = self._row_bytes[sender], 0
-        blocks = list(blocks)
         by_part: list[list[Block]] = [blocks]
         if self._parts > 1:
             by_part = [[] for _ in range(self._parts)]

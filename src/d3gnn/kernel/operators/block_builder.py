@@ -122,6 +122,9 @@ class BlockBuilder:
     ) -> None:  # fmt: skip
         """Add a block for each part, of columns that are sorted by part."""
         begin, extent_of = 0, self._no_extents if extents is None else extents.tolist()
+        if self._parts == 1 and 0 < ends.item(0) == len(columns[0]):
+            blocks.append(Block(kind, 0, 0, columns, extent_of[0]))
+            return
         for target, end in enumerate(ends.tolist()[: self._parts]):
             if end > begin:
                 whole = end - begin == len(columns[0])

@@ -222,6 +222,8 @@ class Edge(Operator[EdgeState]):
             np.empty((n, self.width), FLOAT32),
         )  # fmt: skip
         collect_partials(state.touched, state.master.data, state.count.data, state.sums.data, ends, *columns)
+        if self.parts == 1 and ends.item(0) == n:
+            return [Block(PARTIALS, part, 0, columns, full=whole)]
         blocks = []
         begin = 0
         for target, end in enumerate(ends[:-1].tolist()):
