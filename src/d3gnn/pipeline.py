@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,20 @@ from d3gnn.runtime.plan import Plan, absolute, default_arrays, plugins_of
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
-from d3gnn.spark.stages import in_event_format, run_inputs, run_operator, run_output, with_commands
+from d3gnn.spark.stages import (
+    in_event_format,
+    run_chain,
+    run_inputs,
+    run_operator,
+    run_output,
+    with_commands,
+)
 from d3gnn.spark.triggers import free_name, trigger_of
 from d3gnn.store.models import put_model
 from d3gnn.store.store import STORE, Store
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 
@@ -61,6 +68,10 @@ class StreamingGNN(PipelineCommands):
         `head`: the rows that the model's head is for (alerts, if there are any; predictions; scores of
         pairs), or embeddings without a head. `all`: embeddings of all changed vertices as well. See
         docs/heads.md.
+    tasks:
+        Spark tasks of an operator. With 1, the default in a local session, one task runs the whole chain,
+        and the parts are divided among threads. With more, each task runs some of the parts, and there is an
+        exchange between any two operators.
     """
 
     def __init__(
@@ -79,9 +90,12 @@ class StreamingGNN(PipelineCommands):
         min_change: float = 0.0,
         alerts: Alerts | None = None,
         emit: Emit = "head",
+        tasks: int | None = None,
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
+        if tasks is not None and tasks < 1:
+            raise ValueError(f"tasks={tasks}: must be at least 1")
         if arrays is not None and store is None:
             raise ValueError("arrays= needs store=: a folder of arrays belongs to one store")
         model = GNN.check(model)
@@ -94,29 +108,37 @@ class StreamingGNN(PipelineCommands):
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
         self.arrays = None if arrays is None else absolute(arrays)
-        self.on_dead_letter = on_dead_letter
+        self.on_dead_letter, self.tasks = on_dead_letter, tasks
 
-    def transform(self, events: DataFrame, *, tasks: int | None = None) -> DataFrame:
+    def transform(self, events: DataFrame) -> DataFrame:
         """The output rows that the events cause, as a streaming DataFrame for any sink and trigger.
 
-        Needs `store=`. `tasks` is the number of Spark tasks of an operator; by default, one for each part.
+        Needs `store=`.
         """
         if self.store is None:
             raise ValueError("transform() needs a store for the graph log: StreamingGNN(..., store='graph')")
         require_adaptive(events.sparkSession)
-        return self._dataflow(events, self.store, tasks, read_whole=False)
+        return self._dataflow(events, self.store, read_whole=False)
 
-    def _dataflow(self, events: DataFrame, store: str, tasks: int | None, read_whole: bool) -> DataFrame:
+    def _dataflow(self, events: DataFrame, store: str, read_whole: bool) -> DataFrame:
         advise(events.sparkSession)
         events = in_event_format(events)
-        plan = self.plan(dict(events.dtypes), store)
-        tasks = tasks or plan.parts
+        id_type = dict(events.dtypes)["src"]
+        plan = self._placed(self.plan(dict(events.dtypes), store), events.sparkSession)
+        if plan.tasks == 1:  # Partition -> Vertex 0 -> Edge 1 -> Vertex 1 -> ... in one stage
+            return run_chain(plan, with_commands(plan, events), id_type, read_whole=read_whole)
 
         packets = run_inputs(plan, with_commands(plan, events))  # Partition -> (Edge 0 ->) Vertex 0
         *operators, last = plan.chain.cascade  # Edge 1 -> Vertex 1 -> Edge 2 -> ...
         for operator in operators:
-            packets = run_operator(plan, operator, tasks, packets)
-        return run_output(plan, last, tasks, packets, dict(events.dtypes)["src"], read_whole=read_whole)
+            packets = run_operator(plan, operator, packets)
+        return run_output(plan, last, packets, id_type, read_whole=read_whole)
+
+    def _placed(self, plan: Plan, spark: SparkSession) -> Plan:
+        """The plan with the number of tasks and threads for this session."""
+        context = spark.sparkContext
+        tasks = self.tasks or (1 if str(context.master).startswith("local[") else plan.parts)
+        return replace(plan, tasks=tasks, threads=min(plan.parts, context.defaultParallelism))
 
     def start(
         self,
@@ -130,7 +152,6 @@ class StreamingGNN(PipelineCommands):
         processingTime: str | None = None,  # noqa: N803
         availableNow: bool | None = None,  # noqa: N803
         restarts: int = 3,
-        tasks: int | None = None,
         **unsupported: Any,
     ) -> RestartingQuery:
         """Run the pipeline into a table; returns a query that answers like pyspark's `StreamingQuery`.
@@ -148,8 +169,6 @@ class StreamingGNN(PipelineCommands):
             then an end. By default, a batch starts as soon as there are events.
         restarts:
             How often the query may start again after a process died.
-        tasks:
-            Spark tasks of an operator. By default, one for each part.
         """
         trigger = trigger_of(processingTime, availableNow, unsupported)
         if output is None and format == "parquet":
@@ -162,7 +181,7 @@ class StreamingGNN(PipelineCommands):
         name = queryName or free_name(spark, self.name)
 
         def begin() -> StreamingQuery:
-            rows = self._dataflow(events, store, tasks, read_whole=True)
+            rows = self._dataflow(events, store, read_whole=True)
             writer = rows.writeStream.format(format).options(**target).queryName(name)
             with planned_once(spark):
                 return (writer.trigger(**trigger) if trigger else writer).start()

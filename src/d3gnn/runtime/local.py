@@ -13,7 +13,6 @@ import pyarrow as pa
 from d3gnn.events import Event, EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.alerts import Alerts
-from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import (
     PARTITION,
@@ -24,23 +23,20 @@ from d3gnn.kernel.operators import (
     OperatorConfig,
     Partition,
     Vertex,
-    build_operator,
 )
 from d3gnn.kernel.operators.base import IMMEDIATE
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner
-from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.windows import Clock, Windows, check_time, pair_of
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
-from d3gnn.runtime.batch import run_operator
+from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
 from d3gnn.runtime.local_coordinator import LocalCoordinator
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.output import OutputSpec
 from d3gnn.runtime.saved_engine import SavedEngine, save_engine
 from d3gnn.runtime.state_backend import MappedBackend, MemoryBackend, StateBackend
-from d3gnn.runtime.transport import MemoryTransport
 from d3gnn.runtime.updates import Updates
 from d3gnn.types import Floats
 
@@ -72,6 +68,9 @@ class LocalEngine:
     emit:
         `head`: the rows that the model's head is for (alerts, if there are any; predictions; scores of
         pairs), or embeddings without a head. `all`: embeddings of all changed vertices as well.
+    threads:
+        Threads that run parts side by side, where a batch is large enough. Use at least as many parts. The
+        embeddings do not depend on it, bit for bit.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -98,6 +97,7 @@ class LocalEngine:
         min_change: float = 0.0,
         alerts: Alerts | None = None,
         emit: Emit = "head",
+        threads: int = 1,
     ) -> None:
         self.model = model = GNN.check(model).prepared()
         reduce, forward = pair_of(window)
@@ -106,31 +106,24 @@ class LocalEngine:
         ).for_model(model)
         self.config, self.chain = config, ChainSpec.of(model)
         self.schema, self.parts = config.schema, parts
-        self._parts = range(parts)
         self._output = OutputSpec.of(self.chain, config)
         self.batch = 0
-        #: Seconds of each part, in all operators behind Partition.
-        self.part_seconds = [0.0] * parts
         self._state: StateBackend[PartState] | StateBackend[MappedPartState] = (
             MemoryBackend() if arrays is None else MappedBackend(arrays, fresh=True)
         )
-        self._transport = MemoryTransport(parts)
         self.partition = Partition(
             self.schema, parts, partitioner, self._state.open(PARTITION, 0), self.chain.destinations,
             self.chain.pairs,
         )  # fmt: skip
         self._coordinator = LocalCoordinator(self.partition, config)
-        operators = [build_operator(id, model, config, self._state.open) for id in self.chain.operators]
+        self._chain = Chain(model, config, self._state.open, threads)
+        operators = self._chain.operators
         self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
         #: Those of layers: without Edge 0, which counts degrees.
         self.edges = [operator for operator in operators if isinstance(operator, Edge)][-len(model.layers) :]
         #: The context of the current batch.
         self.context = IMMEDIATE
-        self._operators = operators
-        # Busy seconds of Partition and of each operator; bytes of the topology, which every operator
-        # receives, and of the other blocks that each receives. Lists: they change in every step of a small
-        # batch.
-        self._seconds, self._received = [0.0] * (len(operators) + 1), [0] * (len(operators) + 1)
+        self._partition_seconds = 0.0
 
     def __repr__(self) -> str:
         return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
@@ -203,8 +196,11 @@ class LocalEngine:
         """
         metrics: dict[str, dict[str, int]] = {}
         for operator, window in self._windows():
-            empty = {"pending": 0, "oldest_ms": 0, "merged": 0, "forwards": operator.metrics["forwards"]}
-            total = metrics.setdefault(operator.name, empty)
+            total = metrics.get(operator.name)
+            if total is None:
+                forwards = self._chain.counts(operator.id)["forwards"]
+                empty = {"pending": 0, "oldest_ms": 0, "merged": 0, "forwards": forwards}
+                total = metrics[operator.name] = empty
             total["pending"] += len(window)
             total["oldest_ms"] = max(total["oldest_ms"], window.age_ms(self.context.now))
             total["merged"] += window.merged
@@ -250,19 +246,19 @@ class LocalEngine:
         """Since the engine was made: busy microseconds of each operator (`edge-1_us`), bytes that it received
         (`edge-1_bytes`) without the topology, those of the topology (`topology_bytes`), and all `bytes`.
         """
-        names = [operator.name for operator in self._operators]
-        partition, *busy = self._seconds
-        topology, *received = self._received
-        found = {"partition_us": int(partition * 1e6), "topology_bytes": topology}
-        for name, seconds, nbytes in zip(names, busy, received, strict=True):
+        chain, topology = self._chain, self._chain.topology_bytes
+        names = [operator.name for operator in chain.operators]
+        found = {"partition_us": int(self._partition_seconds * 1e6), "topology_bytes": topology}
+        for name, seconds, nbytes in zip(names, chain.seconds, chain.received, strict=True):
             found |= {f"{name}_us": int(seconds * 1e6), f"{name}_bytes": nbytes}
-        return Counter(found | {"bytes": topology * len(names) + sum(received)})
+        return Counter(found | {"bytes": topology * len(names) + sum(chain.received)})
 
     @property
     def imbalance(self) -> float:
         """Time of the busiest part over the mean."""
-        total = sum(self.part_seconds)
-        return max(self.part_seconds) * self.parts / total if total else 1.0
+        seconds = self._chain.part_seconds
+        total = sum(seconds)
+        return max(seconds) * self.parts / total if total else 1.0
 
     def memory(self) -> dict[str, int]:
         """Bytes of each operator's state, over all parts."""
@@ -270,49 +266,25 @@ class LocalEngine:
 
     def _windows(self) -> Iterator[tuple[Operator[Any], Pending]]:
         """What is pending in each operator and part that has a window."""
-        for operator in self._operators:
-            for part in range(self.parts):
-                if (window := operator.pending(part)) is not None:
-                    yield operator, window
+        for lane in self._chain.lanes:
+            for operator in lane.operators:
+                for part in lane.parts:
+                    if (window := operator.pending(part)) is not None:
+                        yield operator, window
 
     def _apply(self, events: EventBatch, clock: int, drain: bool = False) -> Updates:
         begun = time.perf_counter()
         self._state.begin()
         planned = self._coordinator.next_batch(self.batch, events, clock, drain)
-        self._seconds[0] += time.perf_counter() - begun
+        self._partition_seconds += time.perf_counter() - begun
         return self._run(planned, events)
 
     def _run(self, planned: PlannedBatch, events: EventBatch) -> Updates:
         """The operators behind Partition, one after the other."""
         version, _, result = planned
-        seconds, received, transport = self._seconds, self._received, self._transport
         self.context = version.context
-        topology_blocks: list[Block] = []
-        blocks: list[Block] = []
-        for block in result.blocks:
-            (topology_blocks if block.kind <= LAST_TOPOLOGY else blocks).append(block)
-        # Every operator receives the same topology: it is sent once.
-        sent, nbytes = transport.send(PARTITION, 0, version, topology_blocks)
-        topology = [Topology(received) for received in sent]
-        received[0] += nbytes
-        sender = PARTITION
-        begun = time.perf_counter()
-        for i, operator in enumerate(self._operators, start=1):
-            sent, nbytes = transport.send(sender, 0, version, blocks)
-            blocks = self._step(operator, topology, sent)
-            ended = time.perf_counter()
-            seconds[i] += ended - begun
-            received[i] += nbytes
-            begun, sender = ended, operator.id
+        blocks = self._chain.run(result.blocks, version)
         self.batch += 1
         self._state.commit(version.epoch, self.batch)
         keys, width = self.partition.ids.keys, self.model.out_channels
         return Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
-
-    def _step(
-        self, operator: Operator[Any], topology: list[Topology], blocks: list[list[Block]]
-    ) -> list[Block]:
-        if not operator.buffers and self.parts == 1:  # then a step is the whole batch
-            return operator.step(0, topology[0], blocks[0], self.context)
-        inputs = zip(self._parts, topology, blocks, strict=True)
-        return run_operator(operator, inputs, self.context, 0, self.part_seconds)

@@ -16,6 +16,7 @@ from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
+from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.plan import Plan
@@ -31,7 +32,7 @@ from d3gnn.store.store import Store
 @cache
 def coordinator_of(plan: Plan, query: str) -> LogCoordinator:
     """The coordinator of a query in this process; it remembers what it has read of the store."""
-    return LogCoordinator(Worker.of(plan, query))
+    return LogCoordinator((ChainWorker if plan.tasks == 1 else Worker).of(plan, query))
 
 
 class LogCoordinator(Coordinator):
@@ -82,7 +83,7 @@ class LogCoordinator(Coordinator):
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
         worker, plan, state = self._worker, self._plan, self._state
-        epoch = 1 + max(version[0] for version in self._versions())
+        epoch = 1 + max(version[0] for version in worker.versions())
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
@@ -135,7 +136,7 @@ class LogCoordinator(Coordinator):
             "replicas": replicas,
         }
         worker.freeze_objects(PARTITION)
-        return PartResult(packets, metrics)
+        return PartResult(packets, metrics, worker.batch_metrics())
 
     def _commit(
         self, last: Clocks, batch: int, events: EventBatch, time: int
@@ -170,19 +171,7 @@ class LogCoordinator(Coordinator):
     def _is_whole(self, version: BatchVersion) -> bool:
         """Whether every operator part is at this batch, or one behind."""
         expected = {(version.epoch, version.batch), (version.epoch, version.batch + 1)}
-        return all(version in expected for version in self._versions())
-
-    def _versions(self) -> list[tuple[int, int]]:
-        """The versions of all operator parts; batch -1 for a part whose last batch was interrupted."""
-        plan, versions = self._plan, []
-        for name in [PARTITION, *plan.chain.operators]:
-            for part in range(1 if name == PARTITION else plan.parts):
-                state = self._worker.state.open(name, part)
-                if state.dirty and name != PARTITION:
-                    with state.locked():  # waits for a worker of an earlier run that is still in its batch
-                        pass
-                versions.append((state.version[0], -1) if state.dirty else state.version)
-        return versions
+        return all(version in expected for version in self._worker.versions())
 
     def _keep_dead_letters(self, batch: int, events: EventBatch, result: PartitionedBatch) -> None:
         if self._plan.stop_on_dead_letter and (result.status >= Reason.NULL_ID).any():

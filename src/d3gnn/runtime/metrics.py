@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from d3gnn.kernel.operators.base import PARTITION as PARTITION_ID
 from d3gnn.kernel.operators.base import OperatorId
+from d3gnn.kernel.operators.chain import ChainSpec
 from d3gnn.types import Doubles, Ints
 
 __all__ = ["latency", "metrics"]
@@ -42,8 +43,9 @@ _QUANTILES = 21
 #: Of more rows than this, quantiles are those of every nth row.
 _SAMPLE = 10_000
 
-#: In front of an operator's name in Spark's observed metrics.
-PREFIX = "d3gnn."
+#: In front of an operator's name in Spark's observed metrics; and the name under which a chain that runs in
+#: one task reports all its operators.
+PREFIX, CHAIN = "d3gnn.", "chain"
 
 
 def metrics(progress: Any) -> dict[str, dict[str, Any]]:
@@ -68,11 +70,16 @@ def metrics(progress: Any) -> dict[str, dict[str, Any]]:
 
 def by_part(progress: Any) -> dict[str, list[Any]]:
     """The metrics of each part of each operator in a batch."""
-    parts = {}
+    parts: dict[str, list[Any]] = {}
     for name, row in progress["observedMetrics"].items():
         observed = row.asDict()
         if name.startswith(PREFIX) and "parts" in observed:
-            parts[name.removeprefix(PREFIX)] = [json.loads(part) for part in observed["parts"]]
+            found = [json.loads(part) for part in observed["parts"]]
+            if name == PREFIX + CHAIN:
+                for operators in found:
+                    parts |= operators
+            else:
+                parts[name.removeprefix(PREFIX)] = found
     return parts
 
 
@@ -138,6 +145,22 @@ def arrival_quantiles(arrivals: Sequence[Ints]) -> list[int]:
 def metric_names(operator: OperatorId) -> Sequence[str]:
     """The metrics of an operator."""
     return PARTITION if operator == PARTITION_ID else OPERATOR
+
+
+def chain_metrics(
+    chain: ChainSpec,
+    partition: Mapping[str, Any],
+    operators: Mapping[str, Sequence[Mapping[str, Any]]],
+    output: Mapping[str, Any],
+) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of all operators of a chain, by name; those of the output rows belong to the last one."""
+    found = {str(PARTITION_ID): [{"part": 0, **dict.fromkeys(PARTITION, 0), **partition}]}
+    for id in chain.operators:
+        names = OUTPUT if id == chain.output else OPERATOR
+        rows = operators.get(str(id), [{"part": 0}])
+        found[str(id)] = [{"part": row["part"]} | {name: row.get(name, 0) for name in names} for row in rows]
+    found[str(chain.output)][0] |= output
+    return found
 
 
 class MetricRow(NamedTuple):

@@ -36,6 +36,9 @@ class Plan:
     model: str
     model_version: int
     stop_on_dead_letter: bool = False
+    #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
+    tasks: int = 1
+    threads: int = 1
     #: Classes of the model that are not part of d3gnn: a worker looks them up by name.
     plugins: tuple[type, ...] = ()
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import torch
 
@@ -35,12 +35,19 @@ from d3gnn.runtime.version import BatchVersion
 from d3gnn.store.models import get_model
 from d3gnn.store.store import Store
 
+#: Stands for the batch in the version of a part whose last batch was interrupted.
+INTERRUPTED = -1
+#: By operator: the metrics of its parts in a batch.
+OperatorMetrics = dict[str, list[dict[str, Any]]]
+
 
 class PartResult(NamedTuple):
     """The output of an operator part in a batch, and its metrics."""
 
     packets: Packets
     metrics: dict[str, int]
+    #: Those of the operators behind it, if they ran in the same task.
+    behind: OperatorMetrics = {}  # noqa: RUF012  # of a tuple, which does not change
 
 
 class Worker:
@@ -48,12 +55,13 @@ class Worker:
 
     _instances: dict[tuple[Plan, str], Worker] = {}  # noqa: RUF012  # by plan and query, in this process
 
-    @staticmethod
-    def of(plan: Plan, query: str) -> Worker:
+    @classmethod
+    def of(cls, plan: Plan, query: str) -> Self:
         """The worker of a query in this process."""
         worker = Worker._instances.get((plan, query))
         if worker is None:
-            worker = Worker._instances[plan, query] = Worker(plan, query)
+            worker = Worker._instances[plan, query] = cls(plan, query)
+        assert isinstance(worker, cls)
         return worker
 
     def __init__(self, plan: Plan, query: str) -> None:
@@ -119,6 +127,22 @@ class Worker:
             if folder.name != self.query and (folder / "partition" / "0" / "header").exists():
                 shutil.rmtree(folder, ignore_errors=True)
                 shutil.rmtree(self.plan.large / folder.name, ignore_errors=True)
+
+    def batch_metrics(self) -> OperatorMetrics:
+        """The metrics of operators that ran when Partition's output was sent."""
+        return {}
+
+    def versions(self) -> list[tuple[int, int]]:
+        """The versions of all operator parts; where one was interrupted, its batch is `INTERRUPTED`."""
+        versions = []
+        for name in [PARTITION, *self.plan.chain.operators]:
+            for part in range(1 if name == PARTITION else self.plan.parts):
+                state = self.state.open(name, part)
+                if state.dirty and name != PARTITION:
+                    with state.locked():  # waits for a worker of an earlier run that is still in its batch
+                        pass
+                versions.append((state.version[0], INTERRUPTED) if state.dirty else state.version)
+        return versions
 
     def run(self, name: OperatorId, part: int, packets: Iterable[Bytes], sources: int) -> PartResult:
         """Run one batch of an operator part over its packets from this many source parts."""

@@ -1,7 +1,8 @@
-"""Operators as stages of a Spark query, with one exchange between any two of them.
+"""The chain of operators as stages of a Spark query.
 
-A task reads its parts from the packets, never from its partition id: a task may carry several parts, and the
-number of tasks may change at every restart.
+With one task, the whole chain is one stage. With several, every operator is a stage of its own, with one
+exchange between any two of them: a task reads its parts from the packets, never from its partition id, may
+carry several parts, and the number of tasks may change at every restart.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from d3gnn.kernel.operators.base import PARTITION, OperatorId
 from d3gnn.runtime import metrics
@@ -24,7 +26,7 @@ from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.sources.control import WatchedPipeline, control_stream
-from d3gnn.spark.codec import COMMAND, METRICS, output_rows, output_schema, read_rows
+from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
 from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
 
 Batches = Iterator[pa.RecordBatch]
@@ -59,42 +61,53 @@ def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
     return rows
 
 
+def run_chain(plan: Plan, events: DataFrame, id_type: str, *, read_whole: bool) -> DataFrame:
+    """Partition and all operators in one task, and the output rows. `read_whole`: as for `run_output`."""
+    schema = output_schema(plan, id_type)
+    rows = _in_one_task(events).mapInArrow(_chain_task(plan, schema), from_arrow_schema(schema))
+    rows = rows.observe(f"{metrics.PREFIX}{metrics.CHAIN}", F.collect_list(METRICS).alias("parts"))
+    # The first row of a batch holds nothing but the metrics.
+    rows = rows.where(F.col("part").isNotNull()).drop(METRICS)
+    return _read_by_any_sink(plan, plan.parts, rows, read_whole)
+
+
 def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
     """Partition and Vertex 0 in one task (with Edge 0 between them in models that need degrees)."""
-    # The observation makes Spark run a task for an empty batch, too (it has zero partitions).
-    watched = events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows"))
     names = [PARTITION, *plan.chain.inputs]
     columns = _packet_columns(*map(_column, names))
-    packets = watched.coalesce(1).mapInArrow(_inputs_task(plan), columns)
+    packets = _in_one_task(events).mapInArrow(_inputs_task(plan), columns)
     for name in names:
         packets = _observe(name, packets, _column(name))
     return packets
+
+
+def _in_one_task(events: DataFrame) -> DataFrame:
+    # The observation makes Spark run a task for an empty batch, too (it has zero partitions).
+    return events.observe("d3gnn.events", F.count(F.lit(1)).alias("rows")).coalesce(1)
 
 
 def _column(operator: OperatorId) -> str:
     return str(operator).replace("-", "_")
 
 
-def run_operator(plan: Plan, name: OperatorId, tasks: int, packets: DataFrame) -> DataFrame:
+def run_operator(plan: Plan, name: OperatorId, packets: DataFrame) -> DataFrame:
     """One operator, all its parts: an exchange, then the packets that it sends."""
     task = _operator_task(plan, name)
-    packets = _exchange(plan, tasks, packets).mapInArrow(task, _packet_columns(METRICS))
+    packets = _exchange(plan, packets).mapInArrow(task, _packet_columns(METRICS))
     return _observe(name, packets, METRICS)
 
 
 def run_output(
-    plan: Plan,
-    name: OperatorId,
-    tasks: int,
-    packets: DataFrame,
-    id_type: str,
-    *,
-    read_whole: bool,
+    plan: Plan, name: OperatorId, packets: DataFrame, id_type: str, *, read_whole: bool
 ) -> DataFrame:
     """The last operator, and the output rows. `read_whole`: the sink is known to read all of them."""
     task = _output_task(plan, name)
-    rows = _exchange(plan, tasks, packets).mapInArrow(task, output_schema(plan, id_type))
+    rows = _exchange(plan, packets).mapInArrow(task, from_arrow_schema(output_schema(plan, id_type)))
     rows = _observe(name, rows, METRICS).drop(METRICS)
+    return _read_by_any_sink(plan, plan.tasks, rows, read_whole)
+
+
+def _read_by_any_sink(plan: Plan, tasks: int, rows: DataFrame, read_whole: bool) -> DataFrame:
     if not read_whole:  # one more exchange: every operator then runs, even if the sink reads only a part
         rows = rows.repartitionById(tasks, _task("part", plan, tasks))
     return rows.drop("part")
@@ -109,8 +122,8 @@ def _packet_columns(*metric_columns: str) -> str:
     return ", ".join(["target int, packet binary", *(f"{name} string" for name in metric_columns)])
 
 
-def _exchange(plan: Plan, tasks: int, packets: DataFrame) -> DataFrame:
-    return packets.select("target", "packet").repartitionById(tasks, _task("target", plan, tasks))
+def _exchange(plan: Plan, packets: DataFrame) -> DataFrame:
+    return packets.select("target", "packet").repartitionById(plan.tasks, _task("target", plan, plan.tasks))
 
 
 def _task(part: str, plan: Plan, tasks: int) -> Column:
@@ -126,6 +139,16 @@ def _batch_and_query() -> tuple[int, str]:
     if batch is None or query is None:
         raise RuntimeError("the events are a batch DataFrame; a pipeline needs a streaming one (readStream)")
     return int(batch), query
+
+
+def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
+    def task(batches: Batches) -> Batches:
+        from d3gnn.runtime.log_coordinator import coordinator_of
+
+        number, query = _batch_and_query()
+        yield from chain_rows(plan, schema, coordinator_of(plan, query).run(number, *read_rows(batches)))
+
+    return task
 
 
 def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:

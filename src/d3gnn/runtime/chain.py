@@ -1,0 +1,145 @@
+"""The operators behind Partition in one process: blocks pass in memory, parts run side by side on threads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block
+from d3gnn.kernel.operators import (
+    PARTITION,
+    ChainSpec,
+    Operator,
+    OperatorConfig,
+    OperatorId,
+    build_operator,
+)
+from d3gnn.kernel.operators.base import BatchContext, OpenState
+from d3gnn.kernel.topology import Topology
+from d3gnn.nn.model import GNN
+from d3gnn.runtime.batch import run_operator
+from d3gnn.runtime.transport import MemoryTransport
+from d3gnn.runtime.version import BatchVersion
+
+#: An operator that receives fewer bytes than this runs on the calling thread: handing parts to threads takes
+#: longer than the work.
+SMALLEST_PARALLEL = 1 << 17
+
+
+class Lane:
+    """The parts that one thread runs, and operators of its own for them.
+
+    Operators of different lanes share the model and nothing that changes: scratch memory, counts and send
+    buffers belong to an operator.
+    """
+
+    def __init__(self, parts: range, operators: list[Operator[Any]], seconds: list[float]) -> None:
+        self.parts, self.operators, self._seconds = parts, operators, seconds
+        self._alone = len(parts) == 1
+
+    def step(
+        self, i: int, topology: list[Topology], blocks: list[list[Block]], context: BatchContext
+    ) -> list[Block]:
+        """Run a batch of operator i for the parts of this lane; returns the blocks to send."""
+        operator, first = self.operators[i], self.parts.start
+        if self._alone and not operator.buffers:  # then a step is the whole batch
+            begun = perf_counter()
+            sent = operator.step(first, topology[first], blocks[first], context)
+            self._seconds[first] += perf_counter() - begun
+            return sent
+        inputs = [(part, topology[part], blocks[part]) for part in self.parts]
+        return run_operator(operator, inputs, context, first, self._seconds)
+
+
+class Chain:
+    """Runs the operators of a model one after the other, each over all parts.
+
+    With several threads, the parts are divided among them. The values do not depend on the number of threads,
+    bit for bit: blocks are joined in the order of the parts.
+    """
+
+    def __init__(self, model: GNN, config: OperatorConfig, open_state: OpenState, threads: int = 1) -> None:
+        if threads < 1:
+            raise ValueError(f"threads={threads}: must be at least 1")
+        self.spec, parts = ChainSpec.of(model), config.parts
+        lanes = min(threads, parts)
+        bounds = [parts * lane // lanes for lane in range(lanes + 1)]
+        #: Seconds of each part, in all operators, since the chain was made.
+        self.part_seconds = [0.0] * parts
+        self.lanes = []
+        for begin, end in pairwise(bounds):
+            operators = [build_operator(id, model, config, open_state) for id in self.spec.operators]
+            self.lanes.append(Lane(range(begin, end), operators, self.part_seconds))
+        self._transport = MemoryTransport(parts)
+        self._pool: ThreadPoolExecutor | None = None
+        # Busy seconds of each operator; bytes of the topology, which every operator receives, and of the
+        # other blocks that each receives. Lists: they change in every step of a small batch.
+        self.seconds, self.received = [0.0] * len(self.operators), [0] * len(self.operators)
+        self.topology_bytes = 0
+
+    @property
+    def operators(self) -> list[Operator[Any]]:
+        """The operators of the first lane: they show the state of all parts, and the counts of their own."""
+        return self.lanes[0].operators
+
+    def counts(self, id: OperatorId) -> Counter[str]:
+        """The counts of an operator since the chain was made, over all lanes."""
+        i = self.spec.operators.index(id)
+        return sum((lane.operators[i].metrics for lane in self.lanes), Counter())
+
+    def run(self, blocks: Sequence[Block], version: BatchVersion) -> list[Block]:
+        """Run a batch, given the blocks that Partition sends; returns the blocks that leave the chain."""
+        transport, context = self._transport, version.context
+        topology_blocks: list[Block] = []
+        sent: list[Block] = []
+        for block in blocks:
+            (topology_blocks if block.kind <= LAST_TOPOLOGY else sent).append(block)
+        # Every operator receives the same topology: it is sent once.
+        received, shared = transport.send(PARTITION, 0, version, topology_blocks)
+        topology = [Topology(each) for each in received]
+        self.topology_bytes += shared
+        sender: OperatorId = PARTITION
+        begun = perf_counter()
+        for i, operator in enumerate(self.operators):
+            received, nbytes = transport.send(sender, 0, version, sent)
+            if len(self.lanes) == 1:
+                sent = self.lanes[0].step(i, topology, received, context)
+            else:
+                sent = self._step_lanes(i, topology, received, context, shared + nbytes)
+            ended = perf_counter()
+            self.seconds[i] += ended - begun
+            self.received[i] += nbytes
+            begun, sender = ended, operator.id
+        return sent
+
+    def _step_lanes(
+        self,
+        i: int,
+        topology: list[Topology],
+        received: list[list[Block]],
+        context: BatchContext,
+        nbytes: int,
+    ) -> list[Block]:
+        if nbytes < SMALLEST_PARALLEL:
+            return [block for lane in self.lanes for block in lane.step(i, topology, received, context)]
+        if self._pool is None:
+            # All lanes run on threads of the pool, in which torch is limited to one: the threads are the
+            # parallelism, and the caller's own torch must not be changed.
+            self._pool = ThreadPoolExecutor(
+                len(self.lanes), "d3gnn-part", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        steps = [self._pool.submit(lane.step, i, topology, received, context) for lane in self.lanes]
+        wait(steps)  # also after an error: no thread may go on into the next batch
+        return [block for step in steps for block in step.result()]
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
