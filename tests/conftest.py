@@ -35,6 +35,37 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+#: Modules whose tests run in both shapes: the whole chain in one task, and several tasks with exchanges
+#: between the operators. The others run in several tasks only with D3GNN_THOROUGH=1.
+_BOTH_SHAPES = ("test_pipeline", "test_semantics", "test_rebuild")
+_IN_ANY_SHAPE = (
+    "test_fixed_streams",
+    "test_full_streams",
+    "test_heads",
+    "test_layers",
+    "test_pairs",
+    "test_windows",
+)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    module = metafunc.module.__name__.rpartition(".")[2]
+    both = _BOTH_SHAPES + (_IN_ANY_SHAPE if "D3GNN_THOROUGH" in os.environ else ())
+    if module in both and "spark" in metafunc.fixturenames:
+        metafunc.fixturenames.append("tasks")
+        metafunc.parametrize("tasks", [1, 2], ids=["one task", "two tasks"], indirect=True)
+
+
+@pytest.fixture
+def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of tasks with which pipelines run."""
+    from d3gnn.testing.pipelines import PipelineRun
+
+    number: int = request.param
+    monkeypatch.setattr(PipelineRun, "tasks", number)
+    return number
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real streams beside the project; tests that need it skip where it is absent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from d3gnn.events import Event, EventBatch, GraphSchema
 from d3gnn.nn import GNN, GraphSAGE
@@ -43,6 +43,9 @@ class PipelineRun:
         >>> run.check()  # doctest: +SKIP
     """
 
+    #: Tasks of an operator, if the settings do not have them.
+    tasks: ClassVar[int | None] = None
+
     def __init__(
         self,
         spark: SparkSession,
@@ -58,7 +61,11 @@ class PipelineRun:
         self.spark, self.folder = spark, Path(folder)
         self.output, self.checkpoint = self.folder / "out", self.folder / "checkpoint"
         model = model or GraphSAGE(schema.width, 8, 2, 4, seed=3)
-        settings = {"store": self.folder / "store", "arrays": self.folder / "arrays"} | settings
+        settings = {
+            "store": self.folder / "store",
+            "arrays": self.folder / "arrays",
+            "tasks": self.tasks,
+        } | settings
         self.gnn = StreamingGNN(model, name=self.folder.name, parts=parts, schema=schema, **settings)
         columns = ("key", "feature", "value", *order)
         self.checker = TableChecker(EventFiles(self.folder / "in", ids, columns), schema, model)
