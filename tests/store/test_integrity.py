@@ -82,16 +82,18 @@ def test_every_byte_of_an_entry_is_covered(store: Store) -> None:
         with pytest.raises(ValueError, match=r"checksum|Parquet|kind"):
             open_sealed(Kind.ENTRY, bytes(changed))
     log = GraphLog(store)
-    for place in range(len(data) // 2, len(data), 7):  # also where only the metadata is read
+    for place in range(len(data) // 2, len(data), 7):
         changed = bytearray(data)
         changed[place] ^= 1 << place % 8
         file(store, entry(2)).write_bytes(changed)
-        try:
-            assert log.meta(2) == GraphLog(Store(store.uri)).meta(2)
-        except StoreDamaged as error:
-            assert entry(2) in str(error)
         with pytest.raises(StoreDamaged, match=entry(2)):
             log.read(2)
+    for place in (1, 9, 200, 600):  # where only the metadata is read, from the end of the file
+        changed = bytearray(data)
+        changed[-place] ^= 1
+        file(store, entry(2)).write_bytes(changed)
+        with pytest.raises(StoreDamaged, match=entry(2)):
+            log.meta(2)
 
 
 @pytest.mark.parametrize("damage", [flip, fewer_rows, lambda path: path.write_bytes(path.read_bytes()[:-9])])
@@ -177,12 +179,14 @@ def test_stray_files_are_ignored_with_a_warning(store: Store) -> None:
     ]
     for path in strays:
         file(store, path).write_bytes(b"x")
-    with pytest.warns(StrayFile, match="is ignored") as warned:
-        log = GraphLog(store)
-        assert (log.last(), len(log.entries())) == (7, 3)
-        get_model(store, newest_model(store)[0])
-    named = " ".join(str(warning.message) for warning in warned)
-    assert all(path in named for path in strays[:3])
+    with pytest.warns(StrayFile, match=r"log/_SUCCESS in the store .* is ignored"):
+        assert GraphLog(store).last() == 7
+    file(store, strays[0]).unlink()
+    with pytest.warns(StrayFile, match=r"snapshots/copy.parquet"):
+        assert len(GraphLog(store).entries()) == 3
+    with pytest.warns(StrayFile, match=r"models/notes.txt"):
+        newest_model(store)
+    file(store, strays[0]).touch()
     report = check_store(store)
     assert (sorted(report.strays), report.damages) == (sorted(strays), [])
     assert (report.entries, report.snapshots, report.models, report.last) == (8, 2, 1, 7)
@@ -272,7 +276,7 @@ def test_what_cannot_be_repaired_is_refused(store: Store, tmp_path: Path) -> Non
     GraphLog(store).drop_after(5)
     GraphLog(store).compact(5, forget_history=True)
     flip(file(store, snapshot(5)))
-    with pytest.raises(StoreError, match="nothing of the graph log .* can be saved"):
+    with pytest.raises(StoreError, match=r"nothing of the graph log .* can be saved"):
         plan_repair(store, check_store(store), None)
     settings = json.loads(file(store, "settings.json").read_text()) | {"parts": 9}
     file(store, "settings.json").write_text(json.dumps(settings))

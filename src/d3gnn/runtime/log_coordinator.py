@@ -19,6 +19,7 @@ from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
+from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.log_position import is_of_log, write_position
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.tombstones import TombstoneFinder
@@ -70,7 +71,11 @@ class LogCoordinator(Coordinator):
                         worker.timers.clear()
                     # A run that is to end asks for it in every batch; it drains in the first without events.
                     drain = "drain" in commands or ("finish" in commands and events is None)
-                    return self._send(self.next_batch(batch, batch_events, now, drain), begun)
+                    try:
+                        planned = self.next_batch(batch, batch_events, now, drain)
+                    except COMPUTE_ERRORS as error:
+                        raise arrays_failed(state.folder, error) from error
+                    return self._send(planned, begun)
             self._log.look_again()
             self._log.check_next(batch)
             state.begin()

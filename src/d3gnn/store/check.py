@@ -19,6 +19,7 @@ from d3gnn.store.names import (
     files_in,
     snapshot_path,
 )
+from d3gnn.store.seal import Seal
 from d3gnn.store.store import QUERY, SETTINGS, Store, StoreDamaged, StoreError, StoreMismatch
 
 
@@ -176,22 +177,20 @@ def _check_entries(
     previous = log.origin(0) if first == 0 else None
     for batch in range(first, report.last + 1):
         path = entry_path(batch)
-        with _noting(report, path, batch) as noting:
-            if batch not in batches:
-                raise FileNotFoundError("it is missing")
-            found = log.read_sealed(batch)
+        found: Seal | None = None
+        with _noting(report, path, batch):
+            found = log.read_sealed(batch) if batch in batches else None
             if found is None:
                 raise FileNotFoundError("it is missing")
-        if noting.damaged:
+        if found is None:
             report.bad.add(batch)
-            previous = None
         else:
             with _noting(report, path, batch) as noting:
                 log.check_link(batch, found, previous)
             if noting.damaged:
                 report.unlinked.add(batch)
-            previous = found.digest
             if batch in snapshots:
                 digests[batch] = found.digest
+        previous = found and found.digest
         on_entry(batch - first + 1, report.last - first + 1)
     return digests

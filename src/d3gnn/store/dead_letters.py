@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, Reason
 from d3gnn.store.names import dead_letters_path
-from d3gnn.store.seal import Kind, SealBroken, open_sealed, seal
+from d3gnn.store.seal import Kind, SealBroken, digest_of, open_sealed, seal
 from d3gnn.store.store import Store, StoreDamaged
 from d3gnn.types import Small
 
@@ -35,7 +35,7 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
     table = table.append_column("batch", pa.array([batch] * len(dead), pa.int64()))
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink)
-    pieces, _ = seal(Kind.DEAD_LETTERS, sink.getvalue())
+    pieces, _ = seal(Kind.DEAD_LETTERS, sink.getvalue(), _mark(batch))
     store.create(dead_letters_path(batch), *pieces)
 
 
@@ -46,7 +46,8 @@ def read_dead_letters(store: Store, batch: int) -> pa.Table | None:
     if data is None:
         return None
     try:
-        open_sealed(Kind.DEAD_LETTERS, data)
+        if open_sealed(Kind.DEAD_LETTERS, data).previous != _mark(batch):
+            raise SealBroken("it is of another batch")
         return pq.read_table(pa.BufferReader(data))
     except (SealBroken, pa.ArrowException, OSError) as error:
         raise StoreDamaged.of(path, store.uri, error) from error
@@ -56,3 +57,8 @@ def count_dead_letters(store: Store, batch: int) -> Counter[str]:
     """The number of dead letters of a batch for each reason."""
     table = read_dead_letters(store, batch)
     return Counter() if table is None else Counter(table["reason"].to_pylist())
+
+
+def _mark(batch: int) -> bytes:
+    """Ties a file to its batch. The files have no chain."""
+    return digest_of(str(batch).encode())

@@ -188,12 +188,13 @@ class GraphLog:
     def check_link(self, batch: int, found: Seal, previous: bytes | None) -> None:
         """Check that an entry follows the one before it, whose digest this is, if it is known."""
         if previous is not None and found.previous not in (previous, self.origin(batch)):
-            raise StoreDamaged.of(
-                entry_path(batch),
-                self.store.uri,
+            problem = (
                 f"it does not follow the entry of batch {batch - 1}, {entry_path(batch - 1)}: one of the two "
-                "is from another history of the store, such as an older backup",
+                "is from another history of the store, such as an older backup"
+                if batch
+                else "it is the first entry of another store"
             )
+            raise StoreDamaged.of(entry_path(batch), self.store.uri, problem)
 
     def read_sealed(self, batch: int) -> Seal | None:
         """The seal of entry `batch`, whose whole content is read and checked; None if there is none."""
@@ -257,14 +258,18 @@ class GraphLog:
         if len(events) == meta.rows and input_hash(events) == meta.input_hash:
             return
         rows = "other rows" if len(events) == meta.rows else f"{len(events):,} rows"
+        before = meta.batch - 1
+        ahead = (
+            " Or the log is ahead of the checkpoint, as after the checkpoint was restored from a backup: "
+            f"restore a newer one, or cut the log back with `d3gnn repair --last-batch {before}`, and the "
+            "pipeline reads the events after it again."
+        )
         raise ReplayMismatch(
             f"the source returned other rows for batch {meta.batch} than before: {rows}, where there were "
-            f"{meta.rows:,} when the batch was logged in {self.store.uri}. None of them was applied. A "
-            "source must return the same rows for the same offsets: look for changed or removed files, "
-            "expired records, columns that are computed again each time (random numbers, time of day). Or the "
-            "log is ahead of the checkpoint, as after the checkpoint was restored from a backup: restore a "
-            f"newer one, or cut the log back with `d3gnn repair --last-batch {max(meta.batch - 1, 0)}`, and "
-            "the pipeline reads the events after it again."
+            f"{meta.rows:,} when the batch was logged, in {entry_path(meta.batch)} in {self.store.uri}. None "
+            "of them was applied. A source must return the same rows for the same offsets: look for changed "
+            "or removed files, expired records, columns that are computed again each time (random numbers, "
+            f"time of day).{ahead if meta.batch else ''}"
         )
 
     def entries(self, upto: int | None = None) -> list[LogEntry]:

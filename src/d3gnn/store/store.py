@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
@@ -44,7 +44,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _LEFTOVER_SECONDS = 3600.0
 
-Data = bytes | memoryview | pa.Buffer
+#: A piece of a file.
+Data: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 
 class StoreError(RuntimeError):
@@ -192,6 +193,8 @@ class Store:
         """
         here: dict[str, Any] = json.loads(json.dumps({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
+            if self.list("log") or self.list("snapshots"):
+                raise StoreDamaged.of(SETTINGS, self.uri, "it is missing, but the store has a graph log")
             self.create(SETTINGS, to_json({**here, _ID: uuid.uuid4().hex}))
         stored = self._read_settings()
         if different := "; ".join(_differences(stored, here)):
