@@ -18,6 +18,6 @@ def arrays_failed(folder: str | Path, error: Exception) -> StateLost:
     """An error of the operators over the arrays in a folder, as lost state, which the next start rebuilds."""
     return StateLost(
         f"an operator failed over the arrays in {folder}: {type(error).__name__}: {error}. If files there "
-        "were damaged, the next start of the query rebuilds them from the graph log; if the error comes again, it "
-        "is not the arrays."
+        "were damaged, the next start of the query rebuilds them from the graph log. If the error comes "
+        "again, it is not the arrays."
     )

@@ -140,8 +140,10 @@ def _check_log(
         path = snapshot_path(batch)
         with _noting(report, path, batch) as noting:
             read = log.read_snapshot(batch)
-            if read is not None and batch in digests and read[1].previous != digests[batch]:
-                problem = f"it is of another history of the store than {entry_path(batch)}"
+            if read is not None and read[1].previous != digests.get(batch, read[1].previous):
+                problem = (
+                    f"it is of another history of the store than the entries from {entry_path(batch)} on"
+                )
                 raise StoreDamaged.of(path, store.uri, problem)
         if not noting.damaged and batch in digests:
             bases.append(batch)
@@ -159,7 +161,7 @@ def _batches(store: Store, folder: str) -> list[int]:
 
 def _first(batches: list[int], snapshots: list[int]) -> int:
     """The first batch that must have an entry: older ones may be deleted where a snapshot has their graph."""
-    if batches and snapshots and batches[0] <= snapshots[-1]:
+    if batches and snapshots and batches[0] <= snapshots[-1] + 1:
         return batches[0]
     return 0
 
@@ -172,7 +174,9 @@ def _check_entries(
     snapshots: set[int],
     on_entry: Callable[[int, int], None],
 ) -> dict[int, bytes]:
-    """Check the entries in order; returns the digests of those that have a snapshot."""
+    """Check the entries in order; returns the digests of those that have a snapshot, from the entry after it
+    where the entry itself is damaged.
+    """
     digests: dict[int, bytes] = {}
     previous = log.origin(0) if first == 0 else None
     for batch in range(first, report.last + 1):
@@ -191,6 +195,8 @@ def _check_entries(
                 report.unlinked.add(batch)
             if batch in snapshots:
                 digests[batch] = found.digest
+            if batch - 1 in snapshots:
+                digests.setdefault(batch - 1, found.previous)
         previous = found and found.digest
         on_entry(batch - first + 1, report.last - first + 1)
     return digests

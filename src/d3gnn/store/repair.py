@@ -89,13 +89,13 @@ def plan_repair(
     if keep is None or (keep < 0 and report.last >= 0):
         raise StoreError(
             f"nothing of the graph log in {store.uri} can be saved: no undamaged entries lead to the graph "
-            "after any batch. Restore the store from a backup, or read the events from the start with a new "
-            "store and a new checkpoint."
+            f"after any batch. Damaged: {', '.join(damage.path for damage in report.damages)}. Restore the "
+            "store from a backup, or read the events from the start with a new store and a new checkpoint."
         )
     dropped = list(range(keep + 1, report.last + 1))
     # The oldest base that leads to the batch keeps the most history.
     base = min(base for base, reach in report.reach.items() if base <= keep <= reach)
-    damaged = [*(batch for batch in report.bad if batch < base)]
+    damaged = [batch for batch in report.bad if batch <= base]
     damaged += [batch - 1 for batch in report.unlinked if batch <= base]
     cut = max(damaged, default=-1)
     history = [batch for batch in batches_in(store, LOG) if batch <= cut]
