@@ -26,6 +26,7 @@ from d3gnn.spark.stages import (
 )
 from d3gnn.spark.triggers import free_name, trigger_of
 from d3gnn.store.models import put_model
+from d3gnn.store.spark_checkpoint import FILE_FORMATS, SparkCheckpoint
 from d3gnn.store.store import STORE, Store
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ class StreamingGNN(PipelineCommands):
         target = dict(options or {}) | {"checkpointLocation": absolute(checkpoint)}
         if output is not None:
             target["path"] = absolute(output)
+            if format in FILE_FORMATS:
+                SparkCheckpoint(absolute(checkpoint)).check_table(target["path"])
         store = self.store or f"{absolute(checkpoint)}/{STORE}"
         spark = events.sparkSession
         name = queryName or free_name(spark, self.name)

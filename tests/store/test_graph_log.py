@@ -388,7 +388,7 @@ def test_a_damaged_entry_is_named(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "log" / "000000000001.parquet"
     if damage == "cut":
         path.write_bytes(path.read_bytes()[:-100])
-        expected = r"log/000000000001.parquet in the store .* is damaged, or not an entry"
+        expected = r"log/000000000001.parquet in the store .* is damaged: it is not a whole Parquet file"
     elif damage == "foreign":
         ds.write_dataset(
             ds.dataset(tmp_path / "log").to_table().replace_schema_metadata(),
@@ -396,10 +396,10 @@ def test_a_damaged_entry_is_named(tmp_path: Path, damage: str) -> None:
             format="parquet",
         )
         shutil.copy(next((tmp_path / "x").iterdir()), path)
-        expected = "is damaged, or not an entry"
+        expected = "is damaged: it has no checksum: d3gnn did not write it"
     else:
         shutil.copy(tmp_path / "log" / "000000000000.parquet", path)
-        expected = "is of batch 0, format 1; expected batch 1, format 1"
+        expected = "is damaged: it is of batch 0, format 2; expected batch 1, format 2"
     for action in (log.read, log.meta):
         with pytest.raises(StoreError, match=expected):
             action(1)

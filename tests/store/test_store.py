@@ -289,7 +289,7 @@ def test_settings_are_plain_json(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.bind("query-1")
     store.fix(SETTINGS)
-    assert json.loads((tmp_path / "query.json").read_text()) == {"query": "query-1"}
+    assert json.loads((tmp_path / "query.json").read_text())["query"] == "query-1"
     assert json.loads((tmp_path / "settings.json").read_text())["parts"] == 2
 
 

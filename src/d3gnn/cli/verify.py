@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from d3gnn.cli.console import error_console, print_json, user_mistakes
+from d3gnn.cli.console import error_console, print_json
 from d3gnn.cli.options import Json
+from d3gnn.cli.store_files import check_files, exit_code_2
 
 if TYPE_CHECKING:
     from d3gnn.runtime.verify import Verdict
@@ -37,6 +38,9 @@ def verify(
         Path, typer.Option(help="Checkpoint folder of the pipeline, or its store.", metavar="DIR")
     ],
     tolerance: Annotated[float, typer.Option(help="Largest relative error allowed.", metavar="ERROR")] = 1e-5,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="First check every file of the store, and say which are damaged.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Recompute all embeddings from the graph log and compare them with those of a stopped pipeline.
@@ -50,19 +54,23 @@ def verify(
 
       wrong    (1): some differ although no changes are pending, or vertices are missing.
 
-    Exit code 2: there is no pipeline in this folder, or its store cannot be read.
+    Exit code 2: could not check, for example because there is no pipeline in this folder, or its store is
+    damaged.
 
-    [bold]Example[/bold]
+    [bold]Examples[/bold]
 
       d3gnn verify --checkpoint out/checkpoint
+
+      d3gnn verify --checkpoint out/checkpoint --deep
     """
-    with user_mistakes():
+    with exit_code_2():
         from d3gnn.runtime.verify import stored_plan
         from d3gnn.runtime.verify import verify as compare
-        from d3gnn.store.store import StoreError
 
     console = error_console()
-    with user_mistakes(OSError, ValueError, StoreError), console.status("recomputing ..."):
+    if deep:
+        check_files(checkpoint, json)
+    with exit_code_2(), console.status("recomputing ..."):
         verdict = compare(stored_plan(checkpoint))
     outcome = Outcome.of(verdict, tolerance)
     if json:

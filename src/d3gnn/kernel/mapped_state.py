@@ -18,6 +18,7 @@ import numpy as np
 from d3gnn.kernel.arrays import GrowableArray
 from d3gnn.kernel.mapping import allocate, map_file
 from d3gnn.kernel.part_state import (
+    BYTES,
     FILES,
     GENERATION,
     HEADER_WORDS,
@@ -92,10 +93,14 @@ class MappedPartState(PartState):
         self.generation = int(self._header[GENERATION])
 
     def _lacks_files(self) -> bool:
-        """Whether array files were deleted and the header was not, for example by a cleaner of temporary
-        folders.
+        """Whether array files were deleted or cut and the header was not, for example by a cleaner of
+        temporary folders.
         """
-        return len(list(self.folder.glob("*.array"))) < int(self._header[FILES])
+        sizes = self._sizes()
+        return len(sizes) < int(self._header[FILES]) or sum(sizes) < int(self._header[BYTES])
+
+    def _sizes(self) -> list[int]:
+        return [path.stat().st_size for path in self.folder.glob("*.array")]
 
     def _start_empty(self) -> None:
         """Arrays of another layout, or incomplete ones, count as lost: start empty, without a version."""
@@ -105,10 +110,13 @@ class MappedPartState(PartState):
         self._header[1:3] = LAYOUT, generation
 
     def _empty_unopened(self) -> None:
+        # A process that opens the files meanwhile must never find fewer bytes than the header says.
+        self._header[BYTES] = 0
         for path in self.folder.glob("*.array"):
             if path.stem not in self._arrays:
                 # Truncated, not deleted: another process may have this file mapped, and must see the change.
                 os.truncate(path, 0)
+        self._header[BYTES] = sum(self._sizes())
 
     def growth(self, nbytes: int) -> float:
         """The factor is smaller than in memory: growing a file copies nothing, but allocates its space at
@@ -151,7 +159,9 @@ class MappedPartState(PartState):
         file = open_file(self._path(array), os.O_CREAT)
         self._header[FILES] += is_new
         try:
+            before = os.fstat(file).st_size
             allocate(file, rows * array.row_bytes, self.folder)
+            self._header[BYTES] += rows * array.row_bytes - before
         finally:
             os.close(file)
         self._remap(array, rows)

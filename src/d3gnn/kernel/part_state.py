@@ -17,9 +17,10 @@ MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
 #: Version of the layout of all arrays and counters; increase it with every change.
 LAYOUT = 5
 HEADER_WORDS = 512
-# Words of the header: magic, layout, generation, epoch, batch, dirty, files; then the directory of the
-# counters (two words per name: its hash; where its counters begin and how many there are), then the counters.
-GENERATION, EPOCH, BATCH, DIRTY, FILES = range(2, 7)
+# Words of the header: magic, layout, generation, epoch, batch, dirty, files, and the bytes that they have at
+# least; then the directory of the counters (two words per name: its hash; where its counters begin and how
+# many there are), then the counters.
+GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES = range(2, 8)
 _DIRECTORY = slice(16, 80)
 _FIRST_COUNTER = 80
 _COUNT_BITS = 16

@@ -16,6 +16,7 @@ from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId
 from d3gnn.runtime.chain import Chain
+from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import INTERRUPTED, OperatorMetrics, Worker
@@ -65,8 +66,12 @@ class ChainWorker(Worker):
         if version.refresh:
             for each in parts:
                 each.reset()
-        before = self._totals()
-        sent = self.chain.run(list(blocks), version)
+        _ = self.model  # its errors are not those of arrays
+        try:
+            before = self._totals()
+            sent = self.chain.run(list(blocks), version)
+        except COMPUTE_ERRORS as error:
+            raise arrays_failed(self.state.folder(PARTITION, 0).parents[1], error) from error
         self._write_timers()
         packets = self._outbox.send(self.plan.chain.output, 0, version, sent)
         for each in parts:

@@ -19,6 +19,8 @@ from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
+from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
+from d3gnn.runtime.log_position import is_of_log, write_position
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
@@ -58,16 +60,23 @@ class LogCoordinator(Coordinator):
         with state.locked():
             version = BatchVersion(state.version[0], batch, False)
             if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
-                kept = worker.kept_output(PARTITION, 0, state, version)
-                if kept is not None:
-                    return PartResult(kept, {"kept": 1})
-                if not state.dirty and state.version == (version.epoch, batch):
+                if state.version[1] == batch + 1:
+                    if self._was_applied(batch, batch_events):
+                        kept = worker.kept_output(PARTITION, 0, state, version)
+                        if kept is not None:
+                            return PartResult(kept, {"kept": 1})
+                elif not state.dirty and is_of_log(state, self._log):
                     state.begin()
                     if batch == 0:  # timers of another query on this folder
                         worker.timers.clear()
                     # A run that is to end asks for it in every batch; it drains in the first without events.
                     drain = "drain" in commands or ("finish" in commands and events is None)
-                    return self._send(self.next_batch(batch, batch_events, now, drain), begun)
+                    try:
+                        planned = self.next_batch(batch, batch_events, now, drain)
+                    except COMPUTE_ERRORS as error:
+                        raise arrays_failed(state.folder, error) from error
+                    return self._send(planned, begun)
+            self._log.look_again()
             self._log.check_next(batch)
             state.begin()
             planned = self.rebuild(batch, batch_events, now)
@@ -87,8 +96,7 @@ class LogCoordinator(Coordinator):
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
-        if meta is not None and not deleted:
-            self._log.same_input(meta, events)
+        if meta is not None and self._log.is_replay(meta, events) and not deleted:
             clocks = _logged_clocks(meta)
         else:
             last = self._log.meta(batch - 1) if batch else None
@@ -123,6 +131,9 @@ class LogCoordinator(Coordinator):
         worker, state, result = self._worker, self._state, planned.result
         self._plan.config_fingerprint.write(state)
         state.counters("clocks", 2)[:] = planned.clocks
+        digest = self._log.digest(planned.version.batch)
+        assert digest is not None, "a batch is logged before it is sent"
+        write_position(state, digest)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {
@@ -146,13 +157,12 @@ class LogCoordinator(Coordinator):
         `last` are the clocks after the batch before; those after this one are returned.
         """
         partition, logged = self._worker.partition, self._log.read(batch)
-        if logged is not None:
+        if logged is not None and self._log.is_replay(logged[1], events):
             entry, meta = logged
-            self._log.same_input(meta, events)
             result = partition.process(entry.events, 0, replay=entry.part)
             result.blocks += partition.queries(events, meta.clock)  # queries are not logged
             return result, _logged_clocks(meta)
-        self._log.check_next(batch)
+        self._log.check_new(batch)
         clocks = last.at(time)
         result = partition.process(events, clocks.batch)
         clocks = clocks.seen(events, result.status)
@@ -167,6 +177,13 @@ class LogCoordinator(Coordinator):
                 "Stop one of the two"
             )
         return result, clocks
+
+    def _was_applied(self, batch: int, events: EventBatch) -> bool:
+        """Whether these events are the batch that state contains as its last one, and the log as well."""
+        if not is_of_log(self._state, self._log):
+            return False
+        meta = self._log.meta(batch)
+        return meta is not None and self._log.is_replay(meta, events)
 
     def _is_whole(self, version: BatchVersion) -> bool:
         """Whether every operator part is at this batch, or one behind."""

@@ -50,7 +50,9 @@ class Plan:
     @property
     def config_fingerprint(self) -> ConfigFingerprint:
         """The fingerprint of everything that state depends on beside the graph."""
-        return ConfigFingerprint.of(self.model_version, self.config.sending)
+        # With the path, which has the digest of the model: where the newest model was lost with its file,
+        # another one may get its version.
+        return ConfigFingerprint.of(self.model_version, f"{self.config.sending} {self.model}")
 
     def register_plugins(self) -> None:
         """Register, in a worker, the classes that a pickled plan brought with it."""

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from d3gnn.events import GraphSchema, Key
 from d3gnn.events.keys import Keys, keys_of
-from d3gnn.kernel.operators import ChainSpec, OperatorConfig, Vertex
+from d3gnn.kernel.operators import PARTITION, ChainSpec, OperatorConfig, Vertex
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.oracle import Oracle, forward, relative_error
+from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
+from d3gnn.runtime.log_position import check_position
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.plan import Plan, absolute, default_arrays
 from d3gnn.runtime.timers import pending
@@ -76,8 +78,12 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | None = None) -> Verdi
         oracle.apply(entry.events)
     src, dst = oracle.edge_index()
     with closing(Worker(plan, store.owner())) as worker:
+        check_position(worker.state.open(PARTITION, 0), log)
         expected = forward(worker.model, oracle.inputs(), src, dst, oracle.edge_values())
-        embeddings, exists = held(worker, keys_of(oracle.vertices))
+        try:
+            embeddings, exists = held(worker, keys_of(oracle.vertices))
+        except COMPUTE_ERRORS as failed:
+            raise arrays_failed(plan.arrays, failed) from failed
     error = relative_error(embeddings[exists], expected[exists]) if exists.any() else 0.0
     return Verdict(batch, len(expected), len(src), error, int((~exists).sum()), pending(plan.arrays))
 

@@ -25,6 +25,7 @@ from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId, Partition, build_operator
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.batch import run_part
+from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.outbox import Outbox
 from d3gnn.runtime.packets import Bytes, Inbox, Packets
 from d3gnn.runtime.plan import Plan
@@ -166,7 +167,10 @@ class Worker:
             merged_before = 0 if window is None else window.merged
             # Read only now: before the check of the version, a later batch may overwrite what was sent.
             blocks = self._outbox.receive(inbox)
-            output = run_part(operator, part, blocks, version.context)
+            try:
+                output = run_part(operator, part, blocks, version.context)
+            except COMPUTE_ERRORS as error:
+                raise arrays_failed(state.folder, error) from error
             metrics = {key: operator.metrics[key] - before[key] for key in operator.metrics}
             if window is not None:
                 # Before the version is stamped: the timers then show every batch that was applied, also

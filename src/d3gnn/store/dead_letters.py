@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from dataclasses import replace
 
@@ -10,7 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, Reason
-from d3gnn.store.store import Store
+from d3gnn.store.names import dead_letters_path
+from d3gnn.store.seal import Kind, SealBroken, digest_of, open_sealed, seal
+from d3gnn.store.store import Store, StoreDamaged
 from d3gnn.types import Small
 
 
@@ -32,18 +33,32 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
     table = replace(events.take(dead), origin=None).to_arrow()
     table = table.append_column("reason", pa.array([Reason(int(reason)).text for reason in status[dead]]))
     table = table.append_column("batch", pa.array([batch] * len(dead), pa.int64()))
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    store.create(_path(batch), buffer.getvalue())
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    pieces, _ = seal(Kind.DEAD_LETTERS, sink.getvalue(), _mark(batch))
+    store.create(dead_letters_path(batch), *pieces)
+
+
+def read_dead_letters(store: Store, batch: int) -> pa.Table | None:
+    """The dead letters of a batch with their reasons; None if it has none."""
+    path = dead_letters_path(batch)
+    data = store.read(path)
+    if data is None:
+        return None
+    try:
+        if open_sealed(Kind.DEAD_LETTERS, data).previous != _mark(batch):
+            raise SealBroken("it is of another batch")
+        return pq.read_table(pa.BufferReader(data))
+    except (SealBroken, pa.ArrowException, OSError) as error:
+        raise StoreDamaged.of(path, store.uri, error) from error
 
 
 def count_dead_letters(store: Store, batch: int) -> Counter[str]:
     """The number of dead letters of a batch for each reason."""
-    if not store.exists(_path(batch)):
-        return Counter()
-    with store.open_input(_path(batch)) as file:
-        return Counter(pq.read_table(file, columns=["reason"])["reason"].to_pylist())
+    table = read_dead_letters(store, batch)
+    return Counter() if table is None else Counter(table["reason"].to_pylist())
 
 
-def _path(batch: int) -> str:
-    return f"dead_letters/{batch:012d}.parquet"
+def _mark(batch: int) -> bytes:
+    """Ties a file to its batch. The files have no chain."""
+    return digest_of(str(batch).encode())

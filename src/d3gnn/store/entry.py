@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 from d3gnn.events import EventBatch, Reason
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.input_hash import input_hash
-from d3gnn.store.store import StoreError
+from d3gnn.store.seal import Kind, Seal, SealBroken, open_sealed, read_footer, seal
+from d3gnn.store.store import StoreDamaged, StoreError
 from d3gnn.types import Small
 
-_FORMAT = 1
+_FORMAT = 2
 _PREFIX = b"d3gnn."
 _KEY_TYPES = {"int": pa.int64(), "string": pa.large_string()}
 
@@ -24,6 +25,9 @@ _KEY_TYPES = {"int": pa.int64(), "string": pa.large_string()}
 _FEW = ["batch", "op", "element", "feature", "part"]
 _CLOSE = ["row", "time", "arrival", "partition", "offset"]
 _VALUES = "value.list.element"
+
+#: What reading a damaged file may raise. ArrowInvalid and others are ValueErrors.
+_UNREADABLE = (SealBroken, pa.ArrowException, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +131,13 @@ class EntryFormat:
             schema=self.schema,
         )
 
-    def to_parquet(self, entry: LogEntry, meta: EntryMeta) -> pa.Buffer:
-        """An entry as the content of a Parquet file."""
+    def write(
+        self, kind: Kind, entry: LogEntry, meta: EntryMeta, previous: bytes
+    ) -> tuple[list[memoryview], bytes]:
+        """An entry as the content of a sealed file, in pieces, and the digest of the file.
+
+        `previous` is the digest of the file before it in the chain.
+        """
         values = {"format": _FORMAT, **asdict(meta)}
         metadata = {_PREFIX + name.encode(): str(value).encode() for name, value in values.items()}
         sink = pa.BufferOutputStream()
@@ -139,39 +148,37 @@ class EntryFormat:
             use_dictionary=_FEW,
             column_encoding=dict.fromkeys(_CLOSE, "DELTA_BINARY_PACKED"),
         )
-        return sink.getvalue()
+        return seal(kind, sink.getvalue(), previous)
 
-    def read(self, path: str, batch: int, data: bytes) -> tuple[LogEntry, EntryMeta]:
+    def read(self, kind: Kind, path: str, batch: int, data: bytes) -> tuple[LogEntry, EntryMeta, Seal]:
         """The entry of a batch, from the content of the file at `path`."""
-        with self._open(path, batch, pa.BufferReader(data)) as file:
-            table, meta = file.read(), _meta(file)
-        names = [name for name in table.column_names if not 0 < len(table) == table[name].null_count]
-        events = replace(EventBatch.from_arrow(table.select(names)), origin=None)
-        return LogEntry(events, np.asarray(table["part"], np.int32)), meta
-
-    def read_meta(self, path: str, batch: int, source: pa.NativeFile) -> EntryMeta:
-        """The metadata of the entry of a batch, from the open file at `path`."""
-        with self._open(path, batch, source) as file:
-            return _meta(file)
-
-    def _open(self, path: str, batch: int, source: pa.NativeFile) -> pq.ParquetFile:
         try:
-            file = pq.ParquetFile(source)
-            metadata = file.schema_arrow.metadata
-            found = int(metadata[_PREFIX + b"format"]), int(metadata[_PREFIX + b"batch"])
-        except (pa.ArrowInvalid, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{path} in the store {self._store} is damaged, or not an entry of a graph log ({error}). "
-                "Restore it from a backup."
-            ) from error
-        if found != (_FORMAT, batch):
-            raise StoreError(
-                f"{path} in the store {self._store} is of batch {found[1]}, format {found[0]}; expected "
-                f"batch {batch}, format {_FORMAT}. Restore it from a backup."
+            found = open_sealed(kind, data)
+            with pq.ParquetFile(pa.BufferReader(data)) as file:
+                table, metadata = file.read(), file.schema_arrow.metadata
+            meta = self._meta(path, batch, metadata)
+            names = [name for name in table.column_names if not 0 < len(table) == table[name].null_count]
+            events = replace(EventBatch.from_arrow(table.select(names)), origin=None)
+            return LogEntry(events, np.asarray(table["part"], np.int32)), meta, found
+        except (*_UNREADABLE, OSError) as error:  # the data is in memory: Parquet's, not the disk's
+            raise StoreDamaged.of(path, self._store, error) from error
+
+    def read_meta(self, kind: Kind, path: str, batch: int, source: pa.NativeFile) -> tuple[EntryMeta, Seal]:
+        """The metadata of the entry of a batch, from the open file at `path`."""
+        try:
+            found, footer = read_footer(kind, source)
+            metadata = pq.read_metadata(pa.BufferReader(footer)).metadata
+            return self._meta(path, batch, metadata), found
+        except _UNREADABLE as error:
+            raise StoreDamaged.of(path, self._store, error) from error
+
+    def _meta(self, path: str, batch: int, metadata: Mapping[bytes, bytes]) -> EntryMeta:
+        written = int(metadata[_PREFIX + b"format"])
+        meta = EntryMeta(**{f.name: int(metadata[_PREFIX + f.name.encode()]) for f in fields(EntryMeta)})
+        if (written, meta.batch) != (_FORMAT, batch):
+            raise StoreDamaged.of(
+                path,
+                self._store,
+                f"it is of batch {meta.batch}, format {written}; expected batch {batch}, format {_FORMAT}",
             )
-        return file
-
-
-def _meta(file: pq.ParquetFile) -> EntryMeta:
-    metadata = file.schema_arrow.metadata
-    return EntryMeta(**{f.name: int(metadata[_PREFIX + f.name.encode()]) for f in fields(EntryMeta)})
+        return meta

@@ -8,27 +8,44 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyarrow import fs
 
-__all__ = ["LAYOUT", "SETTINGS", "STORE", "Store", "StoreError", "StoreFull", "StoreInUse", "StoreMismatch"]
+from d3gnn.store.sealed_json import from_json, to_json
+
+__all__ = [
+    "LAYOUT",
+    "QUERY",
+    "SETTINGS",
+    "STORE",
+    "Store",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreMismatch",
+]
 
 #: Version of the store's layout: folders, names, columns. A store of another layout is refused.
-LAYOUT = 2
+LAYOUT = 3
 #: The folder of the store under a checkpoint, unless one is given.
 STORE = "graph"
 SETTINGS = "settings.json"
+QUERY = "query.json"
 
-_QUERY, _TEMPORARY = "query.json", ".tmp"
+_TEMPORARY, _ID = ".tmp", "id"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 _LEFTOVER_SECONDS = 3600.0
+
+#: A piece of a file.
+Data: TypeAlias = "bytes | memoryview | pa.Buffer"
 
 
 class StoreError(RuntimeError):
@@ -41,6 +58,18 @@ class StoreInUse(StoreError):
 
 class StoreMismatch(StoreError):
     """The store was created with other settings, or by another release."""
+
+
+class StoreDamaged(StoreError):
+    """A file of the store is not as it was written, or belongs to another history of the store."""
+
+    @staticmethod
+    def of(path: str, store: str, problem: object) -> StoreDamaged:
+        """About the file at `path` in the store."""
+        return StoreDamaged(
+            f"{path} in the store {store} is damaged: {problem}. Restore it from a backup; "
+            "`d3gnn verify --deep` lists all damage, and `d3gnn repair` drops it."
+        )
 
 
 class StoreFull(StoreError):
@@ -69,6 +98,7 @@ class Store:
         self._local = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
         self._bound: str | None = None
         self._settings: dict[str, Any] | None = None
+        self._id = ""
 
     def __repr__(self) -> str:
         return f"Store({self.uri!r})"
@@ -78,8 +108,8 @@ class Store:
 
     # ------------------------------------------------------------------ files
 
-    def create(self, path: str, data: bytes | pa.Buffer) -> bool:
-        """Create a file atomically; False, and no change, if it exists.
+    def create(self, path: str, *data: Data) -> bool:
+        """Create a file of these pieces atomically; False, and no change, if it exists.
 
         The first writer wins. That is certain on local file systems with hard links. Elsewhere the file is
         written under a temporary name and moved if the final name is still free: never half a file, but two
@@ -94,7 +124,7 @@ class Store:
             if error.errno not in _FULL:
                 raise
             raise StoreFull(
-                f"no space is left in the store {self.uri} for {path} ({memoryview(data).nbytes:,} bytes). "
+                f"no space is left in the store {self.uri} for {path} ({_nbytes(data):,} bytes). "
                 "It was not written, and nothing is lost: make room, and start again."
             ) from error
 
@@ -138,9 +168,9 @@ class Store:
         """Make this streaming query the owner, or check that it is; raises `StoreInUse` for another one."""
         if self._bound == query_id:
             return
-        if not self.exists(_QUERY):
-            self.create(_QUERY, _to_json({"query": query_id}))
-        owner = self._json(_QUERY)["query"]
+        if not self.exists(QUERY):
+            self.create(QUERY, to_json({"query": query_id}))
+        owner = self._json(QUERY)["query"]
         if owner != query_id:
             raise StoreInUse(
                 f"the store {self.uri} belongs to the streaming query {owner}, so query {query_id} cannot "
@@ -153,7 +183,7 @@ class Store:
 
     def owner(self) -> str:
         """The streaming query that the store belongs to; empty before the first one."""
-        return str(self._json(_QUERY)["query"]) if self.exists(_QUERY) else ""
+        return str(self._json(QUERY)["query"]) if self.exists(QUERY) else ""
 
     def fix(self, settings: Mapping[str, Any]) -> None:
         """Write the settings that are fixed for the life of the store; raises `StoreMismatch` for other ones.
@@ -161,9 +191,11 @@ class Store:
         `settings` holds values of JSON. Below the top level the order of items counts: that of the features
         is the order of the model's input.
         """
-        here: dict[str, Any] = json.loads(_to_json({"layout": LAYOUT, **settings}))
+        here: dict[str, Any] = json.loads(json.dumps({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
-            self.create(SETTINGS, _to_json(here))
+            if self.list("log") or self.list("snapshots"):
+                raise StoreDamaged.of(SETTINGS, self.uri, "it is missing, but the store has a graph log")
+            self.create(SETTINGS, to_json({**here, _ID: uuid.uuid4().hex}))
         stored = self._read_settings()
         if different := "; ".join(_differences(stored, here)):
             raise StoreMismatch(
@@ -180,8 +212,16 @@ class Store:
             self._settings = self._read_settings()
         return self._settings
 
+    @property
+    def id(self) -> str:
+        """A random name that only this store has, so that files of other stores do not pass for its own."""
+        if not self._id:
+            self._read_settings()
+        return self._id
+
     def _read_settings(self) -> dict[str, Any]:
         settings = self._json(SETTINGS)
+        self._id = settings.pop(_ID, "")
         if settings.get("layout") != LAYOUT:
             raise StoreMismatch(
                 f"the store {self.uri} was created by another release (layout {settings.get('layout')}, "
@@ -200,16 +240,22 @@ class Store:
             raise StoreError(
                 f"there is no {path} in {self.uri}: no pipeline has used this folder as its store"
             )
-        content: dict[str, Any] = json.loads(text)
+        try:
+            content = from_json(text, unsealed=path == SETTINGS)
+            if path == SETTINGS and content.get("layout") == LAYOUT:  # older layouts had no checksums
+                content = from_json(text)
+        except ValueError as error:  # also of bytes that are no text
+            raise StoreDamaged.of(path, self.uri, error) from error
         return content
 
-    def _create_by_link(self, final: Path, temporary: Path, data: bytes | pa.Buffer) -> bool:
+    def _create_by_link(self, final: Path, temporary: Path, data: Sequence[Data]) -> bool:
         final.parent.mkdir(parents=True, exist_ok=True)
         temporary.parent.mkdir(exist_ok=True)
         made = True
         try:
             with temporary.open("xb") as file:
-                file.write(data)
+                for piece in data:
+                    file.write(piece)
                 file.flush()
                 os.fsync(file.fileno())
             try:
@@ -228,12 +274,13 @@ class Store:
         # journal lose the newest names first, so Spark's commit of the batch is lost before its entry.
         return made
 
-    def _create_by_move(self, path: str, temporary: str, data: bytes | pa.Buffer) -> bool:
+    def _create_by_move(self, path: str, temporary: str, data: Sequence[Data]) -> bool:
         for name in (path, temporary):
             self._fs.create_dir(self._at(str(PurePosixPath(name).parent)), recursive=True)
         try:
             with self._fs.open_output_stream(self._at(temporary), compression=None) as stream:
-                stream.write(data)
+                for piece in data:
+                    stream.write(piece)
             if self.exists(path):
                 return False
             self._fs.move(self._at(temporary), self._at(path))
@@ -267,8 +314,8 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
     return filesystem, root.rstrip("/")
 
 
-def _to_json(content: Any) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
+def _nbytes(data: Sequence[Data]) -> int:
+    return sum(memoryview(piece).nbytes for piece in data)
 
 
 def _differences(theirs: Mapping[str, Any], mine: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
