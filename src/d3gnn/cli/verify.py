@@ -37,9 +37,19 @@ def verify(
         Path, typer.Option(help="Checkpoint folder of the pipeline, or its store.", metavar="DIR")
     ],
     tolerance: Annotated[float, typer.Option(help="Largest relative error allowed.", metavar="ERROR")] = 1e-5,
+    arrays: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the pipeline's arrays. Default: that of its last start.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Recompute all embeddings from the graph log and compare them with those of a stopped pipeline.
+    """Recompute all embeddings from the graph log and compare them with those of a pipeline.
+
+    If the pipeline is running, it waits between two batches until its embeddings are read.
 
     Prints one of three outcomes, and exits with its code:
 
@@ -50,20 +60,22 @@ def verify(
 
       wrong    (1): some differ although no changes are pending, or vertices are missing.
 
-    Exit code 2: there is no pipeline in this folder, or its store cannot be read.
+    Exit code 2: there is no pipeline in this folder, its store cannot be read, or there are no embeddings to
+    compare, because arrays are missing or a batch was interrupted.
 
     [bold]Example[/bold]
 
       d3gnn verify --checkpoint out/checkpoint
     """
     with user_mistakes():
+        from d3gnn.kernel.mapped_state import StateLost
         from d3gnn.runtime.verify import stored_plan
         from d3gnn.runtime.verify import verify as compare
         from d3gnn.store.store import StoreError
 
     console = error_console()
-    with user_mistakes(OSError, ValueError, StoreError), console.status("recomputing ..."):
-        verdict = compare(stored_plan(checkpoint))
+    with user_mistakes(OSError, ValueError, StoreError, StateLost), console.status("recomputing ..."):
+        verdict = compare(stored_plan(checkpoint, arrays))
     outcome = Outcome.of(verdict, tolerance)
     if json:
         exact = outcome is Outcome.exact

@@ -19,6 +19,7 @@ from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
+from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
@@ -55,7 +56,7 @@ class LogCoordinator(Coordinator):
             worker.sweep()
         state = self._state = worker.state.open(PARTITION, 0)
         batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
-        with state.locked():
+        with state.locked(), finishing():
             version = BatchVersion(state.version[0], batch, False)
             if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
                 kept = worker.kept_output(PARTITION, 0, state, version)

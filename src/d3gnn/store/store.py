@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
+from d3gnn.private import open_private, private_folder, read_private, resolved
+
 __all__ = ["LAYOUT", "SETTINGS", "STORE", "Store", "StoreError", "StoreFull", "StoreInUse", "StoreMismatch"]
 
 #: Version of the store's layout: folders, names, columns. A store of another layout is refused.
@@ -107,6 +109,15 @@ class Store:
         except FileNotFoundError:
             return None
 
+    def read_own(self, path: str) -> bytes | None:
+        """The content of a file, which must be a regular one of this user where files have owners."""
+        if self._local is None:
+            return self.read(path)
+        try:
+            return read_private(self._local / path)
+        except FileNotFoundError:
+            return None
+
     def open_input(self, path: str) -> pa.NativeFile:
         """A file, open for reading at any place."""
         return self._fs.open_input_file(self._at(path))
@@ -134,12 +145,20 @@ class Store:
 
     # ------------------------------------------------------------------ owner and settings
 
+    def check_owner(self) -> None:
+        """Make the folder, for this user only, or check that no other user may change it; raises `NotPrivate`
+        if one may. Other file systems than local ones have rights of their own.
+        """
+        if self._local is not None:
+            private_folder(self._local)
+
     def bind(self, query_id: str) -> None:
         """Make this streaming query the owner, or check that it is; raises `StoreInUse` for another one."""
         if self._bound == query_id:
             return
         if not self.exists(_QUERY):
             self.create(_QUERY, _to_json({"query": query_id}))
+        self.check_owner()
         owner = self._json(_QUERY)["query"]
         if owner != query_id:
             raise StoreInUse(
@@ -161,6 +180,7 @@ class Store:
         `settings` holds values of JSON. Below the top level the order of items counts: that of the features
         is the order of the model's input.
         """
+        self.check_owner()
         here: dict[str, Any] = json.loads(_to_json({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
             self.create(SETTINGS, _to_json(here))
@@ -204,11 +224,12 @@ class Store:
         return content
 
     def _create_by_link(self, final: Path, temporary: Path, data: bytes | pa.Buffer) -> bool:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary.parent.mkdir(exist_ok=True)
+        self.check_owner()
+        private_folder(final.parent)
+        private_folder(temporary.parent)
         made = True
         try:
-            with temporary.open("xb") as file:
+            with os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -255,7 +276,7 @@ class Store:
 
 def _open(uri: str) -> tuple[fs.FileSystem, str]:
     if not _URI.match(uri):
-        return fs.LocalFileSystem(), str(Path(uri).expanduser().absolute())
+        return fs.LocalFileSystem(), str(resolved(uri))
     try:
         # Hadoop's s3a is s3 to pyarrow.
         filesystem, root = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", uri))
