@@ -45,7 +45,7 @@ def private_folder(path: str | Path, *, tighten: bool = False) -> Path:
             "leads to"
         )
     if not stat.S_ISDIR(found.st_mode):
-        raise NotADirectoryError(errno.ENOTDIR, "is a file where a folder is needed", str(path))
+        raise FileExistsError(errno.EEXIST, "is a file where a folder is needed", str(path))
     if found.st_uid != os.geteuid():
         raise NotPrivate(
             f"{path} belongs to {user_name(found.st_uid)}, who could read and change what is kept there: "

@@ -44,7 +44,7 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def clean(*arguments: str, input: str = "") -> list[dict[str, Any]]:
     result = CliRunner().invoke(app, ["clean", "--json", *arguments], input=input)
     assert result.exit_code == 0, result.output
-    found: list[dict[str, Any]] = json.loads(result.stdout)["arrays"]
+    found: list[dict[str, Any]] = json.loads(result.stdout.splitlines()[-1])["arrays"]
     return found
 
 

@@ -94,7 +94,7 @@ def test_arrays_and_stores_are_for_this_user_only(
     monkeypatch.setattr("d3gnn.runtime.outbox.LARGE", 0)  # outboxes go to the folder for large files
     monkeypatch.setattr(tempfile, "tempdir", str(shared))
     run = pipeline()
-    run.process([edge(1234567, 2, time=1), feature(1234567, [1.0, 2.0], time=1), edge(None, 2, time=1)])
+    run.process([edge(1234567, 2, time=1), feature(1234567, [1.0, 2.0], time=1), feature(2, [1.0], time=1)])
     LocalEngine(GraphSAGE(2, 4, 1), schema=GraphSchema(features={"x": 2}), arrays=shared / "engine")
     made = [*shared.rglob("*"), *Path(run.plan.store).rglob("*")]
     assert {"header", "in-use", "timers", "outbox-0-0", SETTINGS} <= {path.name for path in made}

@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from d3gnn.cli import app
 from d3gnn.events import edge
 from d3gnn.kernel.operators import PARTITION
-from d3gnn.runtime.verify import NotVerified, stored_plan, verify
+from d3gnn.runtime.between_batches import NotVerified
+from d3gnn.runtime.verify import stored_plan, verify
 
 EDGES = [edge(1, 2, time=1), edge(2, 3, time=1)]
 

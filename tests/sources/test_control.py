@@ -117,7 +117,7 @@ def test_rows_follow_from_the_offsets_alone(tmp_path: Path) -> None:
 def test_files_that_are_no_commands_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     command(tmp_path, "refresh")
     (tmp_path / "secret").write_text("drain")
-    planted = {
+    planted: dict[str, Callable[[Path], Any]] = {
         "000000000002": lambda path: path.write_text("explode"),
         "000000000003": lambda path: path.symlink_to(tmp_path / "secret"),
         "000000000004": lambda path: path.write_bytes(b"\xff\0"),
@@ -125,9 +125,11 @@ def test_files_that_are_no_commands_are_ignored(tmp_path: Path, caplog: pytest.L
         "9999999999999999999": lambda path: path.write_text("drain"),
     }
     if os.geteuid() == 0:
-        planted["000000000005"] = lambda path: (path.write_text("drain"), os.chown(path, 65534, 65534))
+        planted["000000000005"] = lambda path: path.write_text("drain")
     for name, plant in planted.items():
         plant(tmp_path / name)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "000000000005", 65534, 65534)
     number = command(tmp_path, "drain")
     reader = ControlReader(str(tmp_path))
     with caplog.at_level("WARNING", "d3gnn"):

@@ -28,13 +28,13 @@ def finishing() -> Iterator[None]:
     def note(number: int, frame: FrameType | None) -> None:
         received.append(number)
 
-    before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in _DEADLY}
-    for number in before:
-        signal.signal(number, note)
+    before = {each: handler for each in _SIGNALS if (handler := signal.getsignal(each)) in _DEADLY}
+    for each in before:
+        signal.signal(each, note)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for each, handler in before.items():
+            signal.signal(each, handler)
         for number in received[:1]:
             os.kill(os.getpid(), number)
