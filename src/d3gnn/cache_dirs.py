@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+
+from d3gnn.private import private_folder
 
 
 def own_cache_dirs(code: Path) -> list[Path]:
@@ -13,14 +16,21 @@ def own_cache_dirs(code: Path) -> list[Path]:
 
 
 def first_writable(places: Iterable[Path], *, runs: bool = False) -> Path | None:
-    """The first of some folders that may be written to, made if need be; with `runs`, of those from which
-    programs may be run. None if there is none.
+    """The first of some folders that belongs to this user alone, made if need be; with `runs`, of those from
+    which programs may be run. None if there is none.
+
+    What is kept there is run: folders of other users, or that they may write to, are passed over.
     """
     for place in places:
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            private_folder(place)
         except OSError:
             continue
         if os.access(place, os.W_OK) and not (runs and os.statvfs(place).f_flag & os.ST_NOEXEC):
             return place
     return None
+
+
+def temporary_folder(root: str | Path | None = None) -> Path:
+    """The folder of this user among the temporary files; raises `NotPrivate` if another user has taken it."""
+    return private_folder(Path(root or tempfile.gettempdir()) / f"d3gnn-{os.getuid()}", tighten=True)

@@ -12,7 +12,8 @@ from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.operators import ChainSpec, Emit, OperatorConfig
 from d3gnn.kernel.windows import Clock, Windows, pair_of
 from d3gnn.nn.model import GNN
-from d3gnn.runtime.plan import Plan, absolute, default_arrays, plugins_of
+from d3gnn.runtime.leftovers import prepare_arrays
+from d3gnn.runtime.plan import Plan, absolute, check_name, default_arrays, plugins_of, record_arrays
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
@@ -40,7 +41,8 @@ class StreamingGNN(PipelineCommands):
     model:
         A `d3gnn.nn.GNN`. Changing the model rebuilds all state from the graph log.
     name:
-        Name of the pipeline: of its query in Spark, and of its folder of arrays on the host.
+        Name of the pipeline: of its query in Spark, and of its folder of arrays on the host. Letters, digits,
+        blanks and `.`, `_`, `-`.
     store:
         Folder of the graph log, on any file system that pyarrow reaches. It holds the only state that cannot
         be recomputed. By default, `start` puts it under the checkpoint.
@@ -51,8 +53,8 @@ class StreamingGNN(PipelineCommands):
     schema:
         Edge mode and features of the graph; see `d3gnn.GraphSchema`.
     arrays:
-        Folder on the host for the arrays of the operators; it belongs to one store. By default, a folder in
-        memory (/dev/shm) if there is one.
+        Folder on the host for the arrays of the operators, which must belong to you; several pipelines may
+        share it. By default, a folder in memory (/dev/shm) if there is one.
     on_dead_letter:
         `keep` bad events, with their reasons, in the store's `dead_letters`, or `stop` at the first one.
     window:
@@ -104,7 +106,7 @@ class StreamingGNN(PipelineCommands):
         self.config = OperatorConfig(
             parts, schema or GraphSchema(), reduce, forward, clock, min_change, alerts, emit
         ).for_model(model)
-        self.model, self.name, self.parts = model, name, parts
+        self.model, self.name, self.parts = model, check_name(name), parts
         self.schema = self.config.schema
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
@@ -138,7 +140,10 @@ class StreamingGNN(PipelineCommands):
     def _placed(self, plan: Plan, spark: SparkSession) -> Plan:
         """The plan with the number of tasks and threads for this session."""
         context = spark.sparkContext
-        tasks = self.tasks or (1 if str(context.master).startswith("local[") else plan.parts)
+        local = str(context.master).startswith("local[")
+        if local:
+            prepare_arrays(plan)
+        tasks = self.tasks or (1 if local else plan.parts)
         return replace(plan, tasks=tasks, threads=min(plan.parts, context.defaultParallelism))
 
     def start(
@@ -206,10 +211,12 @@ class StreamingGNN(PipelineCommands):
             }
         )
         path, version = put_model(settings, self.model)
+        arrays = self._arrays(uri)
+        record_arrays(settings, self.name, arrays)
         return Plan(
             name=self.name,
             store=uri,
-            arrays=self._arrays(uri),
+            arrays=arrays,
             partitioner=self.partitioner,
             chain=ChainSpec.of(self.model),
             config=self.config,

@@ -333,7 +333,7 @@ def test_incomplete_arrays_are_lost(tmp_path: Path, damage: str) -> None:
 
 @contextmanager
 def small_file_system(folder: Path, size: str = "64k") -> Iterator[None]:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    command = ["mount", "-t", "tmpfs", "-o", f"mode=700,size={size}", "tmpfs", str(folder)]
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from d3gnn.sources import control
 from d3gnn.sources.control import ControlReader, control_stream
 from d3gnn.store.control import command, command_numbers
-from d3gnn.store.store import Store
+from d3gnn.store.store import Store, StoreError
 
 
 class Sink:
@@ -111,6 +112,36 @@ def test_rows_follow_from_the_offsets_alone(tmp_path: Path) -> None:
     elsewhere = ControlReader(str(tmp_path / "elsewhere"))
     assert list(elsewhere.readBetweenOffsets(start, end)) == [("refresh", 1), ("drain", 2)]
     assert list(elsewhere.readBetweenOffsets(end, end)) == []
+
+
+def test_files_that_are_no_commands_are_ignored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    command(tmp_path, "refresh")
+    (tmp_path / "secret").write_text("drain")
+    planted: dict[str, Callable[[Path], Any]] = {
+        "000000000002": lambda path: path.write_text("explode"),
+        "000000000003": lambda path: path.symlink_to(tmp_path / "secret"),
+        "000000000004": lambda path: path.write_bytes(b"\xff\0"),
+        "9": lambda path: path.write_text("drain"),
+        "9999999999999999999": lambda path: path.write_text("drain"),
+    }
+    if os.geteuid() == 0:
+        planted["000000000005"] = lambda path: path.write_text("drain")
+    for name, plant in planted.items():
+        plant(tmp_path / name)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "000000000005", 65534, 65534)
+    number = command(tmp_path, "drain")
+    reader = ControlReader(str(tmp_path))
+    with caplog.at_level("WARNING", "d3gnn"):
+        rows, end = reader.read(reader.initialOffset())
+        assert list(rows) == [("refresh", 1), ("drain", number)]
+        assert list(ControlReader(str(tmp_path)).read(end)[0]) == []
+    for name in planted:
+        start = f"the file {tmp_path / name} is ignored"
+        assert [record.getMessage().startswith(start) for record in caplog.records].count(True) == 1
+    (tmp_path / "999999999999").touch()
+    with pytest.raises(StoreError, match="999999999999, which no command made: delete it"):
+        command(tmp_path, "drain")
 
 
 @pytest.mark.usefixtures("clock")

@@ -59,7 +59,8 @@ def test_pending_changes_are_sent_when_due_without_events(spark: SparkSession, t
     )
     running = run.start(processingTime="0 seconds")
     try:
-        wait_for(lambda: running.lastProgress is not None and read_timers(str(run.gnn.arrays)) is not None)
+        arrays = f"{run.gnn.arrays}/{running.id}"
+        wait_for(lambda: running.lastProgress is not None and read_timers(arrays) is not None)
         run.write([edge(4, 2, time=2), edge(5, 1, time=2), feature(1, [9.0, 9.0, 9.0], time=2)])
         wait_for(lambda: sum(p["numInputRows"] for p in running.recentProgress) >= 14)
         wait_for_nothing_pending(run, running)

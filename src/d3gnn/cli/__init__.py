@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from d3gnn.cli import bench
+from d3gnn.cli.clean import clean
 from d3gnn.cli.demo import demo
 from d3gnn.cli.generate import generate
 from d3gnn.cli.help import help_of
@@ -24,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, generate, verify, repair):
+for command in (demo, run, generate, verify, repair, clean):
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 

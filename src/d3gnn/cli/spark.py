@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 #: The exit code for errors that neither options nor input caused.
 FAILED = 3
 #: Errors of this package inside Python tasks that users can correct, as the last line of a traceback.
-_OWN = re.compile(r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch): (.+)$", re.MULTILINE)
+_OWN = re.compile(
+    r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch|NotPrivate): (.+)$", re.MULTILINE
+)
 _KNOWN = (
     # A pattern of Spark's message, and the message for the user.
     (
@@ -70,11 +72,12 @@ def plain_errors(log: Path) -> Iterator[None]:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
 
+    from d3gnn.private import NotPrivate
     from d3gnn.spark.java import NoJava
     from d3gnn.store.store import StoreError
 
     try:
-        with user_mistakes(NoJava, StoreError):
+        with user_mistakes(NoJava, StoreError, NotPrivate):
             yield
     except (PySparkException, Py4JError) as error:
         if (problem := known_problem(error)) is not None:

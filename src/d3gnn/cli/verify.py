@@ -41,9 +41,19 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="First check every file of the store, and say which are damaged.")
     ] = False,
+    arrays: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the pipeline's arrays. Default: that of its last start.",
+            metavar="DIR",
+            show_default=False,
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Recompute all embeddings from the graph log and compare them with those of a stopped pipeline.
+    """Recompute all embeddings from the graph log and compare them with those of a pipeline.
+
+    If the pipeline is running, it waits between two batches until its embeddings are read.
 
     Prints one of three outcomes, and exits with its code:
 
@@ -54,8 +64,8 @@ def verify(
 
       wrong    (1): some differ although no changes are pending, or vertices are missing.
 
-    Exit code 2: could not check, for example because there is no pipeline in this folder, or its store is
-    damaged.
+    Exit code 2: could not check. There is no pipeline in this folder, its store is damaged, or there are no
+    embeddings to compare, because arrays are missing or a batch was interrupted.
 
     [bold]Examples[/bold]
 
@@ -71,7 +81,7 @@ def verify(
     if deep:
         check_files(checkpoint, json)
     with exit_code_2(), console.status("recomputing ..."):
-        verdict = compare(stored_plan(checkpoint))
+        verdict = compare(stored_plan(checkpoint, arrays))
     outcome = Outcome.of(verdict, tolerance)
     if json:
         exact = outcome is Outcome.exact

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -19,8 +18,9 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core.dispatcher import Dispatcher
 
-from d3gnn.cache_dirs import first_writable, own_cache_dirs
+from d3gnn.cache_dirs import first_writable, own_cache_dirs, temporary_folder
 from d3gnn.kernel.code_digest import code_digest, is_own
+from d3gnn.private import private_folder
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -128,5 +128,5 @@ def _folder() -> str:
     name = f"numba-{digest.hexdigest()[:16]}"
     asked = os.environ.get("NUMBA_CACHE_DIR")
     places = [Path(asked)] if asked else own_cache_dirs(package)
-    otherwise = Path(tempfile.gettempdir()) / f"d3gnn-{os.getuid()}" / name
-    return str(first_writable(place / name for place in places) or otherwise)
+    # numba runs what it finds there, so it must be a folder that only this user can write to.
+    return str(first_writable(place / name for place in places) or private_folder(temporary_folder() / name))

@@ -28,15 +28,17 @@ from d3gnn.kernel.part_state import (
     find_counters,
     is_large,
 )
+from d3gnn.private import open_private, private_folder, read_private
 from d3gnn.types import Ints
 
 
 def peek_counters(folder: str | Path, name: str) -> Ints | None:
     """The counters of this name in a folder, without opening the state; None if there are none."""
     try:
-        header = np.fromfile(Path(folder) / "header", np.int64, HEADER_WORDS)
+        content = read_private(Path(folder) / "header")
     except FileNotFoundError:
         return None
+    header = np.frombuffer(content[: HEADER_WORDS * 8].ljust(HEADER_WORDS * 8, b"\0"), np.int64)
     return find_counters(header, name) if header[:2].tolist() == [MAGIC, LAYOUT] else None
 
 
@@ -47,7 +49,7 @@ class StateLost(RuntimeError):
 def open_file(path: Path, flags: int = 0) -> int:
     """Open one of the array files to read and write; raises `StateLost` if their folder was deleted."""
     try:
-        return os.open(path, os.O_RDWR | flags, 0o644)
+        return open_private(path, os.O_RDWR | flags)
     except FileNotFoundError:
         raise StateLost(f"{path} is missing: arrays were deleted while they were in use") from None
 
@@ -57,9 +59,8 @@ class MappedPartState(PartState):
 
     def __init__(self, folder: str | Path) -> None:
         self._arrays = {}
-        self.folder = Path(folder)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self.folder / "header", os.O_RDWR | os.O_CREAT, 0o644)
+        self.folder = private_folder(folder)
+        self._file = open_private(self.folder / "header", os.O_RDWR | os.O_CREAT)
         self._release = weakref.finalize(self, os.close, self._file)
         with self.locked():
             fresh = os.fstat(self._file).st_size < HEADER_WORDS * 8
@@ -115,7 +116,7 @@ class MappedPartState(PartState):
         for path in self.folder.glob("*.array"):
             if path.stem not in self._arrays:
                 # Truncated, not deleted: another process may have this file mapped, and must see the change.
-                os.truncate(path, 0)
+                os.close(open_file(path, os.O_TRUNC))
         self._header[BYTES] = sum(self._sizes())
 
     def growth(self, nbytes: int) -> float:

@@ -22,7 +22,7 @@ from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import INTERRUPTED, OperatorMetrics, Worker
 
 #: Stands for a batch in the versions of parts that share the version of Partition.
-_SHARED = -2
+SHARED = -2
 
 
 class ChainWorker(Worker):
@@ -41,7 +41,7 @@ class ChainWorker(Worker):
         """The version of Partition, and the same one for each part that belongs to it."""
         partition = self.state.open(PARTITION, 0)
         epoch, batch = version = partition.version
-        expected = (epoch, _SHARED) if batch else (0, 0)  # before the first batch there is no state
+        expected = (epoch, SHARED) if batch else (0, 0)  # before the first batch there is no state
         versions = [(epoch, INTERRUPTED) if partition.dirty else version]
         for state in self._parts():
             state.remap_grown()
@@ -75,8 +75,8 @@ class ChainWorker(Worker):
         self._write_timers()
         packets = self._outbox.send(self.plan.chain.output, 0, version, sent)
         for each in parts:
-            if each.version != (version.epoch, _SHARED):
-                each.commit(version.epoch, _SHARED)
+            if each.version != (version.epoch, SHARED):
+                each.commit(version.epoch, SHARED)
         state.commit(version.epoch, version.batch + 1)
         self._metrics = self._metrics_since(before, version)
         return packets

@@ -30,6 +30,7 @@ from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.kernel.windows import Clock, Windows, check_time, pair_of
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
+from d3gnn.private import resolved
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
 from d3gnn.runtime.local_coordinator import LocalCoordinator
@@ -109,7 +110,7 @@ class LocalEngine:
         self._output = OutputSpec.of(self.chain, config)
         self.batch = 0
         self._state: StateBackend[PartState] | StateBackend[MappedPartState] = (
-            MemoryBackend() if arrays is None else MappedBackend(arrays, fresh=True)
+            MemoryBackend() if arrays is None else MappedBackend(resolved(arrays), fresh=True)
         )
         self.partition = Partition(
             self.schema, parts, partitioner, self._state.open(PARTITION, 0), self.chain.destinations,

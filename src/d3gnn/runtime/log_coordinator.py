@@ -20,6 +20,7 @@ from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
+from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.tombstones import TombstoneFinder
@@ -57,7 +58,7 @@ class LogCoordinator(Coordinator):
             worker.sweep()
         state = self._state = worker.state.open(PARTITION, 0)
         batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
-        with state.locked():
+        with state.locked(), finishing():
             version = BatchVersion(state.version[0], batch, False)
             if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
                 if state.version[1] == batch + 1:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import StateLost, open_file
 from d3gnn.kernel.mapping import allocate, map_file
+from d3gnn.private import open_private, private_folder
 from d3gnn.runtime.packets import Packets, make_packets
 from d3gnn.runtime.version import BatchVersion
 
@@ -30,10 +31,16 @@ LARGE = 128 * 2**20
 
 
 class Outbox:
-    """The outbox of one operator part: beside its arrays, or in the folder `large` where it is too large."""
+    """The outbox of one operator part: beside its arrays, or in the folder `large` where it is too large.
 
-    def __init__(self, folder: Path, large: Path | None = None) -> None:
-        self._folder, self._large = folder, large or folder
+    make:
+        Makes the folder `large`, and checks that it belongs to this user.
+    """
+
+    def __init__(
+        self, folder: Path, large: Path | None = None, make: Callable[[Path], object] = private_folder
+    ) -> None:
+        self._folder, self._large, self._make = folder, large or folder, make
 
     def put(self, version: BatchVersion, source: int, targets: int, blocks: Iterable[Block]) -> Packets:
         """Write the blocks of a batch: one packet for each part of the next operator."""
@@ -73,7 +80,10 @@ class Outbox:
         """The file for this many bytes; removes one of an earlier batch from the other folder."""
         here, other = (self._large, self._folder) if size > LARGE else (self._folder, self._large)
         if here != other:
-            here.mkdir(parents=True, exist_ok=True)
+            if here == self._large:
+                self._make(here)
+            else:
+                here.mkdir(0o700, parents=True, exist_ok=True)
             (other / _name(version)).unlink(missing_ok=True)
         return here / _name(version)
 
@@ -103,7 +113,7 @@ def read_outbox(path: str, version: BatchVersion) -> memoryview:
 def _open(path: Path, version: BatchVersion) -> tuple[memoryview, int, int]:
     """The file, the number of its packets, and the begin of the first one."""
     try:
-        file = os.open(path, os.O_RDWR)
+        file = open_private(path, os.O_RDWR)
     except FileNotFoundError:
         raise StateLost(
             f"{path}, which held the packets of batch {version.batch}, was deleted: start the query again to "

@@ -14,10 +14,17 @@ from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.nn.heads import BaseHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
+from d3gnn.private import resolved
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.store.store import Store
 
 #: A file system in memory.
-_MEMORY = Path("/dev/shm")
+MEMORY = Path("/dev/shm")
+#: The end of the name of a folder for files that are too large for memory.
+LARGE = "-large"
+_LONGEST_NAME = 100
+#: The file in the store that has the path of the arrays.
+_RECORD = "arrays.txt"
 
 
 @dataclass(frozen=True)
@@ -63,9 +70,7 @@ class Plan:
     @property
     def large(self) -> Path:
         """Folder, on each host, for files that are too large for memory."""
-        arrays = Path(self.arrays)
-        in_memory = arrays.is_relative_to(_MEMORY)
-        return Path(tempfile.gettempdir()) / f"{arrays.name}-large" if in_memory else arrays
+        return large_folder(Path(self.arrays))
 
 
 def plugins_of(model: GNN) -> tuple[type, ...]:
@@ -77,13 +82,52 @@ def plugins_of(model: GNN) -> tuple[type, ...]:
     return tuple(each for each in found if not each.__module__.startswith("d3gnn."))
 
 
+def large_folder(arrays: Path) -> Path:
+    """Folder, on each host, for files beside these arrays that are too large for memory."""
+    in_memory = arrays.is_relative_to(MEMORY)
+    return Path(tempfile.gettempdir()) / f"{arrays.name}{LARGE}" if in_memory else arrays
+
+
+def check_name(name: str) -> str:
+    """The name of a pipeline, which is part of names of folders; raises ValueError if it cannot be.
+
+    >>> check_name("fraud 2")
+    'fraud 2'
+    """
+    if not isinstance(name, str):
+        raise ValueError(f"name={name!r}: must be a string")
+    fits = 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME
+    if fits and all(character.isalnum() or character in " ._-" for character in name):
+        return name
+    shown = repr(name if len(name) <= 40 else f"{name[:40]}...")
+    raise ValueError(
+        f"name={shown}: the name of a pipeline has letters, digits, blanks and any of . _ - , and at most "
+        f"{_LONGEST_NAME} bytes"
+    )
+
+
 def default_arrays(name: str, store: str) -> str:
     """The folder for the mapped arrays of a pipeline on a host."""
-    store = absolute(store)
-    root = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    name, store = check_name(name), absolute(store)
+    root = MEMORY if MEMORY.is_dir() else Path(tempfile.gettempdir())
     return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")
+
+
+def record_arrays(store: Store, name: str, arrays: str) -> None:
+    """Keep in the store which folder has the pipeline's arrays, unless it is the default one."""
+    custom = None if arrays == default_arrays(name, store.uri) else arrays
+    if custom != recorded_arrays(store):
+        store.delete(_RECORD)
+        if custom is not None:
+            store.create(_RECORD, custom.encode())
+
+
+def recorded_arrays(store: Store) -> str | None:
+    """The folder that `record_arrays` kept; None for the default one."""
+    path = store.read(_RECORD)
+    return None if path is None else path.decode(errors="replace")
 
 
 def absolute(path: str | Path) -> str:
     """A local path made absolute; a URI unchanged."""
-    return str(path) if ":/" in str(path) else str(Path(path).resolve())
+    return str(path) if ":/" in str(path) else str(resolved(path))

@@ -18,6 +18,7 @@ from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.kernel.windows import make_window
 from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.nn.model import GNN
+from d3gnn.private import private_folder
 from d3gnn.runtime.local_coordinator import LocalCoordinator
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class SavedEngine(NamedTuple):
 
 def save_engine(engine: LocalEngine, coordinator: LocalCoordinator, folder: Path) -> None:
     """Write an engine, with nothing pending, to a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.exists():
+        private_folder(folder)
     engine.model.save(folder / _MODEL)
     graph = coordinator.snapshot()
     if graph is not None:

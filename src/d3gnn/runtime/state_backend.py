@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators.base import OperatorId
 from d3gnn.kernel.part_state import PartState
+from d3gnn.private import private_folder
+from d3gnn.runtime.in_use import InUse
 
 S = TypeVar("S", bound=PartState)
 
@@ -76,8 +78,12 @@ class MemoryBackend(StateBackend[PartState]):
 class MappedBackend(StateBackend[MappedPartState]):
     """State in memory-mapped files under a folder, which other processes of the host can open, too.
 
+    root:
+        The folder above it that the user chose, which must belong to the user alone; by default, `folder`.
     fresh:
         Clear the state of earlier runs when it is opened.
+    in_use:
+        Marks the folder as in use before a part is opened.
     on_open:
         Called with each operator of which a part is opened, also again, after its files were deleted:
         operators over the old files must be dropped.
@@ -87,11 +93,14 @@ class MappedBackend(StateBackend[MappedPartState]):
         self,
         folder: str | Path,
         *,
+        root: str | Path | None = None,
         fresh: bool = False,
+        in_use: InUse | None = None,
         on_open: Callable[[OperatorId], None] | None = None,
     ) -> None:
         super().__init__()
-        self._folder, self.fresh, self._on_open = Path(folder), fresh, on_open
+        self._folder, self._root = Path(folder), Path(root or folder)
+        self.fresh, self._in_use, self._on_open = fresh, in_use, on_open
 
     def folder(self, operator: OperatorId, part: int) -> Path:
         """The folder of an operator part's files."""
@@ -107,6 +116,9 @@ class MappedBackend(StateBackend[MappedPartState]):
         return state
 
     def _open(self, operator: OperatorId, part: int) -> MappedPartState:
+        private_folder(self._root)
+        if self._in_use is not None:
+            self._in_use.mark()
         state = MappedPartState(self.folder(operator, part))
         if self.fresh:
             state.reset()
@@ -117,4 +129,6 @@ class MappedBackend(StateBackend[MappedPartState]):
         """Release all parts and their files."""
         for state in self._opened.values():
             state.close()
+        if self._in_use is not None:
+            self._in_use.close()
         super().close()

@@ -1,4 +1,5 @@
-"""Timers: a small file on the host with the pending vertices of each operator part and their next deadline.
+"""Timers: a small file beside the arrays of a query, with the pending vertices of each operator part and
+their next deadline.
 
 Operators write it at the end of every batch. The control source reads it between batches: a deadline causes
 a batch when no events arrive, and a run with the trigger availableNow ends only when nothing is pending.
@@ -13,12 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from d3gnn.private import open_private, private_folder, read_private
+
 if TYPE_CHECKING:  # the process of the control source must not load compiled code
     from d3gnn.kernel.operators import OperatorId
     from d3gnn.kernel.windows.pending import Pending
 
-_NAME = "timers"
+#: The name of the file.
+TIMERS = "timers"
 _PENDING, _LOOK_AT = range(2)
+_ROW_BYTES = 16
 
 
 class PendingSummary(NamedTuple):
@@ -32,18 +37,18 @@ class Timers:
     """The timers of a pipeline with these operators and this number of parts.
 
     folder:
-        The folder of the pipeline's arrays.
+        The folder of the query's arrays.
     """
 
     def __init__(self, folder: str | Path, operators: Sequence[OperatorId], parts: int) -> None:
         self._rows = {name: i * parts for i, name in enumerate(operators)}
-        self._path = Path(folder) / _NAME
+        self._path = Path(folder) / TIMERS
 
     def write(self, operator: OperatorId, part: int, pending: Pending) -> None:
         """Record what is pending in an operator part."""
         row = np.array([len(pending), pending.look_at()], np.int64).tobytes()
         # Opened each time, since the file is deleted together with the arrays.
-        file = os.open(self._path, os.O_WRONLY | os.O_CREAT, 0o644)
+        file = open_private(self._path, os.O_WRONLY | os.O_CREAT)
         try:
             os.pwrite(file, row, (self._rows[operator] + part) * len(row))
         finally:
@@ -51,19 +56,19 @@ class Timers:
 
     def clear(self) -> None:
         """Record that nothing is pending, also in operators of an earlier plan."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._path.write_bytes(b"")
+        private_folder(self._path.parent)
+        os.close(open_private(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
 
 
 def read_timers(folder: str | Path) -> PendingSummary | None:
-    """The timers in the folder of a pipeline's arrays; None if there are none, or a row is incomplete."""
+    """The timers in the folder of a query's arrays; None if there are none, or a row is incomplete."""
     try:
-        cells = np.fromfile(Path(folder) / _NAME, np.int64)
+        content = read_private(Path(folder) / TIMERS)
     except FileNotFoundError:
         return None
-    if len(cells) % 2:
+    if len(content) % _ROW_BYTES:
         return None
-    cells = cells.reshape(-1, 2)
+    cells = np.array(memoryview(content).cast("q") if content else [], np.int64).reshape(-1, 2)
     rows = cells[cells[:, _PENDING] > 0]
     return PendingSummary(
         int(rows[:, _PENDING].sum()), int(rows[:, _LOOK_AT].min(initial=np.iinfo(np.int64).max))
@@ -71,6 +76,6 @@ def read_timers(folder: str | Path) -> PendingSummary | None:
 
 
 def pending(folder: str | Path) -> int:
-    """The number of pending vertices, by the timers in the folder of a pipeline's arrays."""
+    """The number of pending vertices, by the timers in the folder of a query's arrays."""
     summary = read_timers(folder)
     return 0 if summary is None else summary.pending

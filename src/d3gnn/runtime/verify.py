@@ -12,10 +12,11 @@ from d3gnn.events.keys import Keys, keys_of
 from d3gnn.kernel.operators import PARTITION, ChainSpec, OperatorConfig, Vertex
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.oracle import Oracle, forward, relative_error
+from d3gnn.runtime.between_batches import NotVerified, between_batches
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.log_position import check_position
 from d3gnn.runtime.lookup import vertex_values
-from d3gnn.runtime.plan import Plan, absolute, default_arrays
+from d3gnn.runtime.plan import Plan, absolute, default_arrays, recorded_arrays
 from d3gnn.runtime.timers import pending
 from d3gnn.runtime.worker import Worker
 from d3gnn.store.graph_log import GraphLog, open_store
@@ -39,16 +40,20 @@ class Verdict:
     pending: int = 0
 
 
-def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
+def stored_plan(folder: str | Path, arrays: str | Path | None = None) -> Plan:
     """The plan of a pipeline, from its checkpoint or its store."""
     store = open_store(absolute(folder))
     settings = store.settings
     path, version = newest_model(store)
     model = get_model(store, path)
+    if arrays is not None:
+        folder_of_arrays = absolute(arrays)
+    else:
+        folder_of_arrays = recorded_arrays(store) or default_arrays(settings["name"], store.uri)
     return Plan(
         name=settings["name"],
         store=store.uri,
-        arrays=arrays or default_arrays(settings["name"], store.uri),
+        arrays=folder_of_arrays,
         partitioner=make_partitioner(**settings["partitioner"]),
         chain=ChainSpec.of(model),
         config=OperatorConfig(settings["parts"], GraphSchema(**settings["schema"])),
@@ -57,15 +62,16 @@ def stored_plan(folder: str | Path, arrays: str | None = None) -> Plan:
     )
 
 
-def verify(checkpoint: str | Path | Plan, *, arrays: str | None = None) -> Verdict:
+def verify(checkpoint: str | Path | Plan, *, arrays: str | Path | None = None) -> Verdict:
     """Compare a pipeline's embeddings with a static forward pass over its graph log.
 
-    The pipeline must not be in a batch.
+    A running pipeline is compared as it is between two batches, and waits for a moment. Raises `NotVerified`
+    if there are no embeddings to compare, or if a crash interrupted the last batch.
 
     checkpoint:
         The pipeline's checkpoint, or its store.
     arrays:
-        Folder of the pipeline's arrays, if it is not the default one.
+        Folder of the pipeline's arrays, if it is neither the one of its last start nor the default one.
     """
     plan = checkpoint if isinstance(checkpoint, Plan) else stored_plan(checkpoint, arrays)
     store = Store(plan.store)
@@ -73,19 +79,36 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | None = None) -> Verdi
     batch = log.last()
     if batch is None:
         return Verdict(-1, 0, 0, 0.0, 0)
-    oracle = Oracle(plan.config.schema)
+    oracle, query = Oracle(plan.config.schema), store.owner()
     for entry in log.entries(batch):
         oracle.apply(entry.events)
-    src, dst = oracle.edge_index()
-    with closing(Worker(plan, store.owner())) as worker:
+    with between_batches(plan, query) as (worker, version):
         check_position(worker.state.open(PARTITION, 0), log)
-        expected = forward(worker.model, oracle.inputs(), src, dst, oracle.edge_values())
+        batch = _catch_up(oracle, log, batch, version[1] - 1, worker.folder)
+        model = worker.model
         try:
             embeddings, exists = held(worker, keys_of(oracle.vertices))
         except COMPUTE_ERRORS as failed:
-            raise arrays_failed(plan.arrays, failed) from failed
+            raise arrays_failed(worker.folder, failed) from failed
+        waiting = pending(worker.folder)
+    src, dst = oracle.edge_index()
+    expected = forward(model, oracle.inputs(), src, dst, oracle.edge_values())
     error = relative_error(embeddings[exists], expected[exists]) if exists.any() else 0.0
-    return Verdict(batch, len(expected), len(src), error, int((~exists).sum()), pending(plan.arrays))
+    return Verdict(batch, len(expected), len(src), error, int((~exists).sum()), waiting)
+
+
+def _catch_up(oracle: Oracle, log: GraphLog, batch: int, held: int, arrays: Path) -> int:
+    """Apply to the oracle, which is at `batch`, what a running pipeline has processed meanwhile."""
+    newest = log.last()
+    if held != newest:
+        raise NotVerified(
+            f"the arrays in {arrays} are at batch {held}, but the graph log ends at batch {newest}: start "
+            "the pipeline, which rebuilds them from the log, then verify again"
+        )
+    for number in range(batch + 1, held + 1):
+        if (read := log.read(number)) is not None:
+            oracle.apply(read[0].events)
+    return held
 
 
 def held_embeddings(plan: Plan, ids: Sequence[Key]) -> dict[Key, Floats]:

@@ -11,7 +11,6 @@ another one stopped. Their version decides what happens with a batch:
 from __future__ import annotations
 
 import gc
-import shutil
 import time
 from collections.abc import Iterable
 from functools import cached_property
@@ -24,8 +23,12 @@ from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId, Partition, build_operator
 from d3gnn.nn.model import GNN
+from d3gnn.private import private_folder
 from d3gnn.runtime.batch import run_part
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
+from d3gnn.runtime.finishing import finishing
+from d3gnn.runtime.in_use import InUse
+from d3gnn.runtime.leftovers import sweep
 from d3gnn.runtime.outbox import Outbox
 from d3gnn.runtime.packets import Bytes, Inbox, Packets
 from d3gnn.runtime.plan import Plan
@@ -70,7 +73,10 @@ class Worker:
         torch.set_num_threads(1)  # the tasks are the parallelism
         # Each query has a folder of its own: arrays of an earlier query, whose checkpoint was deleted, must
         # not be taken for this one's.
-        self.state = MappedBackend(Path(plan.arrays) / query, on_open=self._drop_operator)
+        self.folder = Path(plan.arrays) / query
+        self.state = MappedBackend(
+            self.folder, root=plan.arrays, in_use=InUse(self.folder, plan.store), on_open=self._drop_operator
+        )
         self._outbox = OutboxTransport(plan.parts, self.outbox)
         self._inline = InlineTransport(plan.parts)
         self._operators: dict[OperatorId, Operator[Any]] = {}
@@ -100,8 +106,8 @@ class Worker:
 
     @cached_property
     def timers(self) -> Timers:
-        """The timers of the pipeline on this host."""
-        return Timers(self.plan.arrays, self.plan.chain.operators, self.plan.parts)
+        """The timers of the query on this host."""
+        return Timers(self.folder, self.plan.chain.operators, self.plan.parts)
 
     def operator(self, id: OperatorId) -> Operator[Any]:
         """An operator behind Partition."""
@@ -120,14 +126,17 @@ class Worker:
     def outbox(self, operator: OperatorId, part: int) -> Outbox:
         """The outbox of an operator part."""
         large = self.plan.large / self.query / str(operator) / str(part)
-        return Outbox(self.state.folder(operator, part), large)
+        return Outbox(self.state.folder(operator, part), large, self._make_large)
+
+    def _make_large(self, folder: Path) -> None:
+        """Make a folder for large files, which has a place that all users share."""
+        private_folder(self.plan.large)
+        private_folder(self.plan.large / self.query, tighten=True)
+        private_folder(folder)
 
     def sweep(self) -> None:
-        """Delete the arrays of other queries of this pipeline."""
-        for folder in Path(self.plan.arrays).glob("*-*-*-*-*"):
-            if folder.name != self.query and (folder / "partition" / "0" / "header").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                shutil.rmtree(self.plan.large / folder.name, ignore_errors=True)
+        """Remove arrays that no start can use again, also those of earlier queries of this store."""
+        sweep(Path(self.plan.arrays), self.plan.store, self.query)
 
     def batch_metrics(self) -> OperatorMetrics:
         """The metrics of operators that ran when Partition's output was sent."""
@@ -151,7 +160,7 @@ class Worker:
         version = inbox.version
         state = self.state.open(name, part)
         operator = self.operator(name)
-        with state.locked():
+        with state.locked(), finishing():
             if version.refresh:
                 self._check_epoch(name, part, state, version)
             else:

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.runtime.in_use import InUse
 from d3gnn.runtime.timers import read_timers
 from d3gnn.store.control import command_numbers, drop_commands, read_command
 from d3gnn.store.store import Store
@@ -98,6 +99,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, path: str, watched: WatchedPipeline | None = None) -> None:
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
         self._watched = watched
+        self._query, self._in_use = "", InUse("", "")
         self._has_fingerprint = False
         self._rests_until = 0.0
         self._until: int | None = None  # availableNow: the last command of this run
@@ -135,31 +137,36 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [number for number in command_numbers(self._store) if seen < number <= until]
         took = time.monotonic() - begun
         self._rests_until = begun + min(_REST * took, _LONGEST_REST)
-        return [(read_command(self._store, number), number) for number in new]
+        return [(kind, number) for number in new if (kind := read_command(self._store, number)) is not None]
 
     def _needs_batch(self) -> bool:
         """Whether the watched pipeline needs a batch: something pending is due, or, in a run that is to end,
         anything is pending; or its state must be rebuilt.
         """
         watched = self._watched
-        if watched is None:
+        if watched is None or not self._find_query(watched):
             return False
+        folder = f"{watched.arrays}/{self._query}"
+        # Workers end when they have nothing to do; this process lives as long as the query.
+        self._in_use.mark_existing()
         if not self._has_fingerprint:
-            query = self._pipeline.owner()
-            if (
-                query
-                and ConfigFingerprint.peek(f"{watched.arrays}/{query}/partition/0")
-                != watched.config_fingerprint
-            ):
+            if ConfigFingerprint.peek(f"{folder}/partition/0") != watched.config_fingerprint:
                 return True
-            self._has_fingerprint = bool(query)  # it does not change during a run
+            self._has_fingerprint = True  # it does not change during a run
         if not watched.windowed:
             return False
-        timers = read_timers(watched.arrays)
+        timers = read_timers(folder)
         if timers is None:  # deleted with the arrays: a rebuild from the log has everything that was pending
-            return bool(self._pipeline.owner())
+            return True
         if not timers.pending:
             return False
         if self._until is not None:
             return True
         return watched.by_time and timers.look_at <= time.time_ns() // 1000
+
+    def _find_query(self, watched: WatchedPipeline) -> bool:
+        """Whether the pipeline has a query, which its first batch makes the owner of the store."""
+        if not self._query:
+            self._query = self._pipeline.owner()
+            self._in_use = InUse(f"{watched.arrays}/{self._query}", self._pipeline.uri)
+        return bool(self._query)

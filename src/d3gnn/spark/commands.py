@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from pathlib import Path
 
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
+from d3gnn.store.store import Store
 
 
 class PipelineCommands(ABC):
@@ -25,4 +27,5 @@ class PipelineCommands(ABC):
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""
-        return pending(self._folders()[1])
+        store, arrays = self._folders()
+        return pending(Path(arrays) / Store(store).owner())

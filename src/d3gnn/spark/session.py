@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from d3gnn.cache_dirs import own_cache_dirs
+from d3gnn.cache_dirs import own_cache_dirs, temporary_folder
+from d3gnn.private import NotPrivate
 from d3gnn.spark.java import use_java
 from d3gnn.spark.launcher import launcher
 
@@ -26,6 +27,7 @@ log = logging.getLogger("d3gnn")
 _SOCKETS = "spark.python.unix.domain.socket.enabled"
 _SOCKET_FOLDER = "spark.python.unix.domain.socket.dir"
 _REUSE = "spark.python.worker.reuse"
+_KILL_TIMEOUT = "spark.python.task.killTimeout"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
 _SHUFFLE = "spark.sql.shuffle.partitions"
 _COMPRESS = "spark.shuffle.compress"
@@ -36,6 +38,8 @@ _LOCAL_CHECKPOINTS = (
 #: The parallel collector is faster on few cores: a fifth more edges/s. The other two options switch off
 #: Arrow's checks of bounds and reference counts, which it makes for every number that Spark reads.
 _JAVA = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+#: Longer than any batch: a worker that is killed in a batch leaves state that must be rebuilt.
+_LONGEST_BATCH = "600s"
 #: The path of a socket has at most 107 bytes, of which Spark's file name takes up to 43.
 _LONGEST_FOLDER = 60
 #: Errors only, from the start: Spark reads `spark.log.level` after it has logged its first lines.
@@ -77,6 +81,7 @@ def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) ->
     spark = builder.getOrCreate()
     if is_new:
         atexit.register(_stop_quietly, spark, os.getpid())
+        _leave_signals_to_python(spark)
         if _is_local(master):
             _write_no_checksums(spark)
     return spark
@@ -94,6 +99,17 @@ def _stop_quietly(spark: SparkSession, process: int) -> None:
         for query in spark.streams.active:
             query.stop()
         spark.stop()
+
+
+def _leave_signals_to_python(spark: SparkSession) -> None:
+    """Let Java ignore SIGTERM and SIGHUP, as it does SIGINT, and so the processes that it starts.
+
+    They are sent to all processes of a group or service at once. Python decides what happens; Java ends when
+    Python does.
+    """
+    if (jvm := spark._jvm) is not None:
+        for name in ("TERM", "HUP"):
+            jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(name), jvm.sun.misc.SignalHandler.SIG_IGN)
 
 
 def _write_no_checksums(spark: SparkSession) -> None:
@@ -114,6 +130,7 @@ def _settings(master: str) -> dict[str, str]:
     settings = {
         _SOCKETS: "true",
         _REUSE: "true",
+        _KILL_TIMEOUT: _LONGEST_BATCH,
         _ADAPTIVE: "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Small pieces, so that Python reads one while Java writes the next.
@@ -156,14 +173,11 @@ def _is_local(master: str | None) -> bool:
 
 def _short_folder() -> Path:
     """A private folder of this user with a path that is short enough for sockets."""
-    name = f"d3gnn-{os.getuid()}"
-    folder = Path(tempfile.gettempdir()) / name
-    if len(os.fsencode(folder)) > _LONGEST_FOLDER:
-        folder = Path("/tmp") / name
-    folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        folder = Path(tempfile.mkdtemp(prefix="d3gnn-", dir="/tmp"))
-    return folder
+    try:
+        folder = temporary_folder()
+        return folder if len(os.fsencode(folder)) <= _LONGEST_FOLDER else temporary_folder("/tmp")
+    except NotPrivate:  # another user has taken the name
+        return Path(tempfile.mkdtemp(prefix="d3gnn-", dir="/tmp"))
 
 
 def _cores(master: str) -> int:
@@ -259,6 +273,9 @@ def _advice(spark: SparkSession) -> Iterator[_Advice]:
             "without it, every task starts a Python process and imports torch and numba, which takes seconds"
         )
         yield _Advice(_REUSE, "true", False, why)
+    if at_start.get(_KILL_TIMEOUT, "2s") == "2s":
+        why = "else stop() kills a worker that is in a batch 2 s later, and the next start rebuilds all state"
+        yield _Advice(_KILL_TIMEOUT, _LONGEST_BATCH, False, why)
     if spark.conf.get(_ADAPTIVE, "true") != "true":
         why = "without it, a foreachBatch callback with no action commits batches that no operator processed"
         yield _Advice(_ADAPTIVE, "true", True, why)

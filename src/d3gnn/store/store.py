@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyarrow import fs
 
+from d3gnn.private import open_private, private_folder, read_private, resolved
 from d3gnn.store.sealed_json import from_json, to_json
 
 __all__ = [
@@ -137,6 +138,15 @@ class Store:
         except FileNotFoundError:
             return None
 
+    def read_own(self, path: str) -> bytes | None:
+        """The content of a file, which must be a regular one of this user where files have owners."""
+        if self._local is None:
+            return self.read(path)
+        try:
+            return read_private(self._local / path)
+        except FileNotFoundError:
+            return None
+
     def open_input(self, path: str) -> pa.NativeFile:
         """A file, open for reading at any place."""
         return self._fs.open_input_file(self._at(path))
@@ -164,12 +174,20 @@ class Store:
 
     # ------------------------------------------------------------------ owner and settings
 
+    def check_owner(self) -> None:
+        """Make the folder, for this user only, or check that no other user may change it; raises `NotPrivate`
+        if one may. Other file systems than local ones have rights of their own.
+        """
+        if self._local is not None:
+            private_folder(self._local)
+
     def bind(self, query_id: str) -> None:
         """Make this streaming query the owner, or check that it is; raises `StoreInUse` for another one."""
         if self._bound == query_id:
             return
         if not self.exists(QUERY):
             self.create(QUERY, to_json({"query": query_id}))
+        self.check_owner()
         owner = self._json(QUERY)["query"]
         if owner != query_id:
             raise StoreInUse(
@@ -191,6 +209,7 @@ class Store:
         `settings` holds values of JSON. Below the top level the order of items counts: that of the features
         is the order of the model's input.
         """
+        self.check_owner()
         here: dict[str, Any] = json.loads(json.dumps({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
             if self.list("log") or self.list("snapshots"):
@@ -249,11 +268,12 @@ class Store:
         return content
 
     def _create_by_link(self, final: Path, temporary: Path, data: Sequence[Data]) -> bool:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        temporary.parent.mkdir(exist_ok=True)
+        self.check_owner()
+        private_folder(final.parent)
+        private_folder(temporary.parent)
         made = True
         try:
-            with temporary.open("xb") as file:
+            with os.fdopen(open_private(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 for piece in data:
                     file.write(piece)
                 file.flush()
@@ -302,7 +322,7 @@ class Store:
 
 def _open(uri: str) -> tuple[fs.FileSystem, str]:
     if not _URI.match(uri):
-        return fs.LocalFileSystem(), str(Path(uri).expanduser().absolute())
+        return fs.LocalFileSystem(), str(resolved(uri))
     try:
         # Hadoop's s3a is s3 to pyarrow.
         filesystem, root = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", uri))

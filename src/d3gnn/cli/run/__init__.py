@@ -11,9 +11,6 @@ from d3gnn.cli.windows import ClockName, ClockOption, WindowOption, parse_window
 
 __all__ = ["run"]
 
-#: The exit code of an interrupted command, as in shells.
-_STOPPED = 130
-
 
 def run(
     output: o.Output,
@@ -58,6 +55,7 @@ def run(
     every: o.Every = 1.0,
     window: WindowOption = None,
     clock: ClockOption = ClockName.batch,
+    arrays: o.Arrays = None,
     on_dead_letter: o.DeadLetters = o.OnDeadLetter.keep,
     as_json: Json = False,
 ) -> None:
@@ -109,7 +107,7 @@ def run(
             inputs, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,
             schema=schema, on_dead_letter=on_dead_letter.value, batch_files=batch_files,
             every=every if follow else None, window=parse_windows(window), clock=clock.value,
-            alerts=make_alerts(threshold, classes, changed_class),
+            alerts=make_alerts(threshold, classes, changed_class), arrays=arrays,
         )  # fmt: skip
     for line in memory.lines(again):
         console.print(line, soft_wrap=True, markup=False)
@@ -121,5 +119,5 @@ def run(
         print_json(result.to_dict())
     else:
         summary(result, console)
-    if not (result.finished or follow):
-        raise typer.Exit(_STOPPED)
+    if result.exit_code:
+        raise typer.Exit(result.exit_code)

@@ -24,6 +24,7 @@ from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.windows import Clock, Windows
 from d3gnn.nn import GNN, PairHead
 from d3gnn.pipeline import StreamingGNN
+from d3gnn.private import private_folder
 from d3gnn.sources.stream import cut, stream_events, union_events
 from d3gnn.store.store import STORE, StoreError
 
@@ -53,6 +54,8 @@ class Result:
     kind: str
     output: Path
     checkpoint: Path
+    #: 0, unless a signal ended the run before all input was read.
+    exit_code: int
 
     @property
     def dead_letters(self) -> Path:
@@ -111,9 +114,11 @@ class Job:
         window: Windows = None,
         clock: Clock = "batch",
         alerts: Alerts | None = None,
+        arrays: Path | None = None,
     ) -> Job:
         """Check everything that can be checked before Spark starts."""
-        checkpoint.mkdir(parents=True, exist_ok=True)
+        if not checkpoint.exists():
+            private_folder(checkpoint)  # it has copies of the input, too
         store = checkpoint.resolve() / STORE
         gnn = StreamingGNN(
             model,
@@ -125,6 +130,7 @@ class Job:
             window=window,
             clock=clock,
             alerts=alerts,
+            arrays=arrays,
         )
         if (store / "settings.json").exists():
             files = [found.files for found in memory.found.values()]
@@ -173,8 +179,9 @@ class Job:
         seconds = time.monotonic() - begun
         pending = self._pending(totals)
         return Result(
-            totals, seconds, running.restarted, finished, pending, self.rows, self.output, self.checkpoint
-        )
+            totals, seconds, running.restarted, finished, pending, self.rows, self.output, self.checkpoint,
+            0 if finished or self.every is not None else stopping.exit_code,
+        )  # fmt: skip
 
     def _files(self, spark: SparkSession, one: Input) -> Files:
         """The files of an input, or the pieces of one that is too large for a batch."""

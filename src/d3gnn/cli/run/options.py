@@ -156,6 +156,10 @@ ChangedClass = Annotated[
 
 Follow = Annotated[bool, _flag(_RUNNING, "--follow", "Wait for new files until Ctrl-C.")]
 Every = Annotated[float, _shown(_RUNNING, "SECONDS", "With --follow: interval between looks for new files.")]
+Arrays = Annotated[
+    Path | None,
+    _option(_RUNNING, "DIR", "Folder for arrays on this machine. Default: one in memory (/dev/shm)."),
+]
 DeadLetters = Annotated[
     OnDeadLetter, _shown(_RUNNING, None, "Keep dead letters in the checkpoint, or stop at the first one.")
 ]
