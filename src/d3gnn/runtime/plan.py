@@ -36,6 +36,8 @@ class Plan:
     model: str
     model_version: int
     stop_on_dead_letter: bool = False
+    #: How often vertices were erased from the store: state that is older is rebuilt.
+    erasures: int = 0
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1
@@ -50,7 +52,8 @@ class Plan:
     @property
     def config_fingerprint(self) -> ConfigFingerprint:
         """The fingerprint of everything that state depends on beside the graph."""
-        return ConfigFingerprint.of(self.model_version, self.config.sending)
+        sending = self.config.sending + (f" erasures={self.erasures}" if self.erasures else "")
+        return ConfigFingerprint.of(self.model_version, sending)
 
     def register_plugins(self) -> None:
         """Register, in a worker, the classes that a pickled plan brought with it."""
@@ -61,9 +64,7 @@ class Plan:
     @property
     def large(self) -> Path:
         """Folder, on each host, for files that are too large for memory."""
-        arrays = Path(self.arrays)
-        in_memory = arrays.is_relative_to(_MEMORY)
-        return Path(tempfile.gettempdir()) / f"{arrays.name}-large" if in_memory else arrays
+        return large_folder(Path(self.arrays))
 
 
 def plugins_of(model: GNN) -> tuple[type, ...]:
@@ -80,6 +81,12 @@ def default_arrays(name: str, store: str) -> str:
     store = absolute(store)
     root = _MEMORY if _MEMORY.is_dir() else Path(tempfile.gettempdir())
     return str(root / f"d3gnn-{name}-{hashlib.sha256(store.encode()).hexdigest()[:12]}")
+
+
+def large_folder(arrays: Path) -> Path:
+    """The folder for files that are too large for memory, of a pipeline with this folder of arrays."""
+    in_memory = arrays.is_relative_to(_MEMORY)
+    return Path(tempfile.gettempdir()) / f"{arrays.name}-large" if in_memory else arrays
 
 
 def absolute(path: str | Path) -> str:

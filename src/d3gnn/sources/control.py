@@ -26,6 +26,7 @@ from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.runtime.liveness import mark_running
 from d3gnn.runtime.timers import read_timers
 from d3gnn.store.control import command_numbers, drop_commands, read_command
 from d3gnn.store.store import Store
@@ -98,6 +99,8 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, path: str, watched: WatchedPipeline | None = None) -> None:
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
         self._watched = watched
+        # This process lives as long as the query.
+        self._running = watched and mark_running(self._pipeline, watched.arrays)
         self._has_fingerprint = False
         self._rests_until = 0.0
         self._until: int | None = None  # availableNow: the last command of this run

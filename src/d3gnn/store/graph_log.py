@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from d3gnn.events import EventBatch, GraphSchema
-from d3gnn.kernel.compaction import compact
+from d3gnn.kernel.compaction import compact, without_deletes
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryFormat, EntryMeta
 from d3gnn.store.input_hash import input_hash
@@ -103,7 +103,7 @@ class GraphLog:
         """The graph after a batch (the newest, unless given), as the shortest list of events that creates it:
         vertices, their features and labels, edges.
         """
-        snapshot = self.snapshot(batch) or _NO_ENTRY
+        snapshot = without_deletes(self.snapshot(batch) or _NO_ENTRY)
         names = [name for name in self._format.schema.names if name not in ("batch", "row")]
         return self._format.table(0, snapshot).select(names)
 
@@ -131,6 +131,29 @@ class GraphLog:
             for older in self._batches(_LOG):
                 if older < upto:
                     self.store.delete(_entry_path(older))
+
+    def rewrite(self, last: int, graph: LogEntry | None, before: LogEntry | None, entry: LogEntry) -> None:
+        """Replace the log, whose newest batch is `last`, for a stopped pipeline.
+
+        `graph` is the graph after that batch, `before` the graph before it, if it is known: they become
+        snapshots. `entry` is the batch, which keeps its metadata. Everything else is deleted.
+        """
+        meta = self.meta(last)
+        if meta is None:
+            raise self._gap([last], "it is to be replaced")
+        kept = [last]
+        self.store.replace(_snapshot_path(last), self._format.to_parquet(graph or _NO_ENTRY, meta))
+        if before is not None:
+            kept.append(last - 1)
+            older = EntryMeta(last - 1, rows=0, input_hash=0)
+            self.store.replace(_snapshot_path(last - 1), self._format.to_parquet(before, older))
+        self.store.replace(_entry_path(last), self._format.to_parquet(entry, meta))
+        for batch in self._batches(_SNAPSHOTS):
+            if batch not in kept:
+                self.store.delete(_snapshot_path(batch))
+        for batch in self._batches(_LOG):
+            if batch != last:
+                self.store.delete(_entry_path(batch))
 
     # ------------------------------------------------------------------ for the pipeline
 

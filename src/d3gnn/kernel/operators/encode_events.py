@@ -63,7 +63,7 @@ class EventEncoder:
         """
         codes = self._intern_plain(batch.src, batch.dst) if plain else None
         if codes is None:
-            codes = self._intern_both(batch, status)
+            codes = self._intern_both(batch, status, replay is not None)
         key = np.zeros(len(batch), np.int64)
         if batch.key is not None and self._has_keys:
             key = self._key_numbers(batch.key, batch, status)
@@ -83,16 +83,16 @@ class EventEncoder:
         both = self._ids.intern_ints(np.concatenate((src.values, dst.values)))
         return both[: len(src)], both[len(src) :]
 
-    def _intern_both(self, batch: EventBatch, status: Small) -> tuple[Ints32, Ints32]:
+    def _intern_both(self, batch: EventBatch, status: Small, logged: bool) -> tuple[Ints32, Ints32]:
         good = status == 0
-        src = self._intern(batch.src, batch, status, good)
-        dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good)
+        src = self._intern(batch.src, batch, status, good, logged)
+        dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good, logged)
         if (src < 0).any() or (dst < 0).any():  # a later row, or the other column, may have created the code
             src = self._ids.find(batch.src)
             dst = src if batch.dst is None else self._ids.find(batch.dst)
         return src, dst
 
-    def _intern(self, keys: Keys, batch: EventBatch, status: Small, good: Array) -> Ints32:
+    def _intern(self, keys: Keys, batch: EventBatch, status: Small, good: Array, logged: bool) -> Ints32:
         if not self._ids.keys.accepts(keys):
             mistyped = good & (status == 0)
             if keys is batch.dst:
@@ -101,8 +101,9 @@ class EventEncoder:
             return np.full(len(keys), -1, np.int32)
         good = good & (status == 0)
         self._ids.keys.fix_type(keys, good)
-        # Deletes create neither vertices nor parked labels, so their ids need no code.
-        return self._ids.intern(keys, good & (batch.op != Op.DELETE))
+        # Deletes create neither vertices nor parked labels, so their ids need no code; but a snapshot has
+        # deletes of vertices that are not in it, whose times count.
+        return self._ids.intern(keys, good if logged else good & (batch.op != Op.DELETE))
 
     def _key_numbers(self, keys: Keys, batch: EventBatch, status: Small) -> Ints:
         key_type = _INT_KEYS if isinstance(keys, IntKeys) else _STRING_KEYS

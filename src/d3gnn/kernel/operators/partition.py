@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d3gnn.events import Element, EventBatch, GraphSchema, Reason
+from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.check import check, feature_index
 from d3gnn.events.check import order as order_of
 from d3gnn.events.event import NO_TIME
@@ -80,6 +80,7 @@ class Partition:
             settings=self.partitioner.settings,
             destinations=destinations,
             edge_feature_ends=np.stack([ends[:-1], ends[1:]], 1).astype(np.int64),
+            keep_deletes=schema.keep_deletes,
         )
         self._rules = tuple(rules)
 
@@ -164,7 +165,8 @@ class Partition:
             order = order_of(batch)
         arrival = _arrival(batch, clock)
         events = self._encoder.encode(batch, status, feature, replay, plain)
-        self._state.reserve(n)
+        deletes = not plain and bool(((batch.op == Op.DELETE) & (batch.element == Element.VERTEX)).any())
+        self._state.reserve(n, deletes)
         graph, placement = self._state.plain_views()
         first_vertex, first_replica = self._state.counters.tolist()
         decisions = make_decisions(n)
