@@ -144,7 +144,7 @@ def test_graphs_without_vertex_deletes_keep_no_times() -> None:
 
 def test_the_bound_is_a_length_of_time() -> None:
     for given_, expected in (("30d", 2_592_000_000_000), (timedelta(hours=1), 3_600_000_000), (7, 7)):
-        schema = GraphSchema(tombstones=given_)  # type: ignore[arg-type]
+        schema = GraphSchema(tombstones=given_)
         assert schema.tombstones == schema.to_dict()["tombstones"] == expected
         assert GraphSchema(**schema.to_dict()) == schema
     assert "tombstones" not in GraphSchema().to_dict(), "stores without it must stay readable"

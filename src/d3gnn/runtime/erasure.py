@@ -130,7 +130,8 @@ def _delete_arrays(arrays: Path) -> int:
     count = 0
     for query in arrays.glob("*-*-*-*-*"):
         if (query / "partition" / "0" / "header").exists():
-            for folder in (query, large_folder(arrays) / query.name):
-                count += sum(path.is_file() for path in folder.rglob("*"))
-                shutil.rmtree(folder, ignore_errors=folder != query)
+            for folder in {query, large_folder(arrays) / query.name}:
+                if folder.exists():
+                    count += sum(path.is_file() for path in folder.rglob("*"))
+                    shutil.rmtree(folder)
     return count

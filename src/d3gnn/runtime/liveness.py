@@ -13,7 +13,7 @@ from d3gnn.store.store import Store, StoreError
 
 _NAME = ".running"
 #: How long a query that was just stopped may take to end.
-_PATIENCE = 5.0
+_PATIENCE = 2.0
 
 
 class PipelineRunning(StoreError):

@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
@@ -99,8 +99,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, path: str, watched: WatchedPipeline | None = None) -> None:
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
         self._watched = watched
-        # This process lives as long as the query.
-        self._running = watched and mark_running(self._pipeline, watched.arrays)
+        self._running: IO[bytes] | None = None
         self._has_fingerprint = False
         self._rests_until = 0.0
         self._until: int | None = None  # availableNow: the last command of this run
@@ -113,6 +112,9 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = max(command_numbers(self._store), default=0)
 
     def read(self, start: Offset) -> tuple[_Rows, Offset]:
+        if self._watched is not None and self._running is None:
+            # Only in the process that looks for commands, which lives as long as the query.
+            self._running = mark_running(self._pipeline, self._watched.arrays)
         seen, ticks = start["number"], start["ticks"]
         rows = self._new_rows(seen)
         if not rows and self._needs_batch():
