@@ -271,6 +271,7 @@ _BAD: list[_BadEventFactory] = [
     _bad_edge(element="hyperedge"),
     _wrong_key,
     _wrong_key,
+    _wrong_key,
     _bad_query,
     _bad_query,
     _bad_feature(src=None),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
+from d3gnn.events import Element, EventBatch, GraphSchema, Reason
 from d3gnn.events.check import check, feature_index
 from d3gnn.events.check import order as order_of
 from d3gnn.events.event import NO_TIME
@@ -22,6 +22,7 @@ from d3gnn.kernel.operators.decisions import DecisionRows, make_decisions
 from d3gnn.kernel.operators.encode_events import EventEncoder, is_plain
 from d3gnn.kernel.operators.gather import gather_parts
 from d3gnn.kernel.operators.graph_state import APPEND, MULTI, PRESENT, SIMPLE, Graph, GraphState, Rules
+from d3gnn.kernel.operators.vertex_deletes import deletes_vertices
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner, partitioner
 from d3gnn.kernel.partitioners.base import MASTER_PART, MASTER_ROW
@@ -165,8 +166,7 @@ class Partition:
             order = order_of(batch)
         arrival = _arrival(batch, clock)
         events = self._encoder.encode(batch, status, feature, replay, plain)
-        deletes = not plain and bool(((batch.op == Op.DELETE) & (batch.element == Element.VERTEX)).any())
-        self._state.reserve(n, deletes)
+        self._state.reserve(n, deletes=not plain and deletes_vertices(batch.op, batch.element))
         graph, placement = self._state.plain_views()
         first_vertex, first_replica = self._state.counters.tolist()
         decisions = make_decisions(n)

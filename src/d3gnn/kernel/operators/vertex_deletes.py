@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.compiled import inlined
+from d3gnn.events import Element, Op
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.operators.graph_state import Graph, Rules
-from d3gnn.types import Ints
+from d3gnn.types import Ints, Small
 
 _SIGN = np.uint64(1 << 63)
+# Compiled code reads plain integers.
+_DELETE, _VERTEX = int(Op.DELETE), int(Element.VERTEX)
+
+
+@lean
+def deletes_vertices(op: Small, element: Small) -> bool:
+    """Whether any event deletes a vertex."""
+    for i in range(len(op)):  # noqa: SIM110  # compiled
+        if op[i] == _DELETE and element[i] == _VERTEX:
+            return True
+    return False
 
 
 @inlined
