@@ -27,7 +27,7 @@ def duration(name: str, given: object) -> int:
         length = round(float(match[1]) * _UNITS[match[2]] * 1_000_000)
     elif isinstance(given, int) and not isinstance(given, bool):
         length = given
-    if length is None or not 0 <= length <= _LONGEST:
+    if length is None or not 1 <= length <= _LONGEST:
         raise ValueError(
             f"{name}={given!r}: give a length of time such as '30d', '12h', '5m' or '30s', a timedelta, or a "
             "number of microseconds"

@@ -40,7 +40,7 @@ from d3gnn.kernel.operators.decisions import (
     add_entry,
     named,
 )
-from d3gnn.kernel.operators.encode_events import Events
+from d3gnn.kernel.operators.encode_events import Events, has_value
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
     DELETED,
@@ -51,8 +51,9 @@ from d3gnn.kernel.operators.graph_state import (
     Graph,
     Plain,
     Rules,
+    vertex_of,
 )
-from d3gnn.kernel.operators.look_ahead import live_vertex, look_ahead
+from d3gnn.kernel.operators.look_ahead import look_ahead
 from d3gnn.kernel.operators.vertex_deletes import is_older_than_delete, record_delete
 from d3gnn.kernel.partitioners.base import (
     CODE,
@@ -122,11 +123,6 @@ def _apply_all(
 
 
 @inlined
-def _has_value(i: int, events: Events) -> bool:
-    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
-
-
-@inlined
 def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     """Create a vertex that has no master yet."""
     v = graph.counters[VERTEX_COUNT]
@@ -183,8 +179,8 @@ def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
 
 @inlined
 def _is_late(i: int, code: int, events: Events, rules: Rules, graph: Graph) -> bool:
-    """Whether a vertex of an event was deleted at a later time. What a log has accepted is never late."""
-    return len(events.part) == 0 and is_older_than_delete(code, events.time[i], graph, rules)
+    """Whether a vertex of an event was deleted at a later time. What is logged was not late."""
+    return not events.logged and is_older_than_delete(code, events.time[i], graph, rules)
 
 
 @inlined
@@ -192,9 +188,9 @@ def _vertex_event(
     i: int, events: Events, rules: Rules, graph: Graph, out: Decisions, first_vertex: int
 ) -> int:
     code, op = events.src[i], events.op[i]
-    v = live_vertex(code, graph)
+    v = vertex_of(code, graph)
     if op == _DELETE and events.element[i] == _VERTEX:
-        if v < 0 and len(events.part) == 0:
+        if v < 0 and not events.logged:
             return _NO_VERTEX
         record_delete(code, events.time[i], graph)
         if v >= 0:
@@ -215,9 +211,9 @@ def _vertex_event(
         else:
             part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
         _place_master(v, int(part), graph, out)
-        if not _has_value(i, events):
+        if not has_value(i, events):
             return _APPLIED
-    elif events.element[i] == _VERTEX and not _has_value(i, events):
+    elif events.element[i] == _VERTEX and not has_value(i, events):
         return _REPEATED
     f = events.feature[i]
     if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
@@ -234,7 +230,7 @@ def _label_event(i: int, events: Events, rules: Rules, graph: Graph, out: Decisi
     """Labels may come before their vertex: the label is parked until the vertex is created."""
     code = events.src[i]
     if events.op[i] == _DELETE and (code < 0 or graph.label_state[code] != PRESENT):
-        return _REPEATED if live_vertex(code, graph) >= 0 else _NO_VERTEX
+        return _REPEATED if vertex_of(code, graph) >= 0 else _NO_VERTEX
     if graph.label_state[code] != 0 and events.time[i] < graph.label_time[code]:
         return _LATE
     if _is_late(i, code, events, rules, graph):
@@ -265,7 +261,7 @@ def _edge_event(
     from_code, to_code = events.src[i], events.dst[i]
     if not rules.directed and from_code > to_code:
         from_code, to_code = to_code, from_code
-    u, v = live_vertex(from_code, graph), live_vertex(to_code, graph)
+    u, v = vertex_of(from_code, graph), vertex_of(to_code, graph)
     creates = events.op[i] == _CREATE and events.element[i] == _EDGE
     exists = u >= 0 and v >= 0
     at, r = np.uint64(0), -1
@@ -282,7 +278,7 @@ def _edge_event(
     if creates and (r < 0 or rules.mode == MULTI):
         _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
         return _APPLIED
-    if creates and not _has_value(i, events):
+    if creates and not has_value(i, events):
         return _REPEATED
     return _set_edge_feature(i, r, events, rules, records, out)
 
@@ -295,7 +291,7 @@ def _add_edge(
     new_u = u < 0
     if new_u:
         u = _new_vertex(from_code, i, graph, out)
-    v = live_vertex(to_code, graph)  # a loop has just created it
+    v = vertex_of(to_code, graph)  # a loop has just created it
     new_v = v < 0
     if new_v:
         v = _new_vertex(to_code, i, graph, out)
@@ -333,7 +329,7 @@ def _add_edge(
         records.table[at] = r + 1
         out.adds.record[a] = r
         out.adds.slot[a] = records.fields[r, SLOT]
-        if _has_value(i, events):
+        if has_value(i, events):
             _set_edge_feature(i, r, events, rules, records, out)
     out.adds.part[a] = part
     out.adds.u[a], out.adds.v[a] = u, v

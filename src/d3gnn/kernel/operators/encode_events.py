@@ -9,7 +9,7 @@ import numpy as np
 from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import IntKeys, Keys
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
@@ -35,6 +35,7 @@ class Events(NamedTuple):
     values: Floats
     value_offsets: Ints  # empty if no event has a value
     part: Ints32  # in a replay, the part that was chosen for each event; else empty
+    logged: bool  # from a log, which accepted all of them, and begins with the deletes of absent vertices
 
 
 class EventEncoder:
@@ -71,7 +72,7 @@ class EventEncoder:
         return Events(
             batch.op, batch.element, *codes, key, feature, batch.time,
             _NO_VALUES if values is None else values, _NO_OFFSETS if offsets is None else offsets,
-            _NO_PARTS if replay is None else replay,
+            _NO_PARTS if replay is None else replay, replay is not None,
         )  # fmt: skip
 
     def _intern_plain(self, src: Keys, dst: Keys | None) -> tuple[Ints32, Ints32] | None:
@@ -117,6 +118,12 @@ class EventEncoder:
         if isinstance(keys, IntKeys):
             return keys.values
         return self._edge_keys.intern(keys, used).astype(np.int64)
+
+
+@inlined
+def has_value(i: int, events: Events) -> bool:
+    """Whether an event has a value."""
+    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
 
 
 def is_plain(batch: EventBatch) -> tuple[bool, bool]:

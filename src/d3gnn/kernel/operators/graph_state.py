@@ -8,6 +8,7 @@ import numpy as np
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import reserve_all
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import LOAD, EdgeTable
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
@@ -124,3 +125,9 @@ class GraphState:
         """`views` for compiled code: all but the placement, and the placement."""
         self.views()
         return self._plain_views
+
+
+@inlined
+def vertex_of(code: int, graph: Graph) -> int:
+    """The vertex of an id; -1 if there is none."""
+    return graph.live[code] - 1 if code >= 0 else -1

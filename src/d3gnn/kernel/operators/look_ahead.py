@@ -1,25 +1,19 @@
-"""Prefetch what the next events of a batch will read: ids lead to vertices, and vertices to replicas."""
+"""Prefetch what the next events of a batch will read."""
 
 from __future__ import annotations
 
 from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import EdgeRecords, home_of
 from d3gnn.kernel.operators.encode_events import Events
-from d3gnn.kernel.operators.graph_state import APPEND, Graph, Rules
+from d3gnn.kernel.operators.graph_state import APPEND, Graph, Rules, vertex_of
 from d3gnn.kernel.partitioners.base import FIRST_REPLICA
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Ints
 
 
 @inlined
-def live_vertex(code: int, graph: Graph) -> int:
-    """The number of the vertex of an id, -1 if there is none."""
-    return graph.live[code] - 1 if code >= 0 else -1
-
-
-@inlined
 def look_ahead(k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords) -> None:
-    """Prefetch for the events after number k."""
+    """Prefetch what the events after number k will read: ids lead to vertices, and vertices to replicas."""
     last = len(order) - 1
     if last < AHEAD:
         return
@@ -27,13 +21,13 @@ def look_ahead(k: int, order: Ints, events: Events, rules: Rules, graph: Graph, 
     fetch(graph.live, events.src[far])
     fetch(graph.live, events.dst[far])
     near = order[min(last, k + 2 * AHEAD)]
-    u, v = live_vertex(events.src[near], graph), live_vertex(events.dst[near], graph)
+    u, v = vertex_of(events.src[near], graph), vertex_of(events.dst[near], graph)
     fetch(graph.placement.vertex, u)
     fetch(graph.placement.vertex, v)
     if rules.mode != APPEND and u >= 0 and v >= 0:
         fetch(records.table, home_of(records, u, v, events.key[near]))
     next = order[min(last, k + AHEAD)]
-    u, v = live_vertex(events.src[next], graph), live_vertex(events.dst[next], graph)
+    u, v = vertex_of(events.src[next], graph), vertex_of(events.dst[next], graph)
     if u >= 0:
         fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)
     if v >= 0:
