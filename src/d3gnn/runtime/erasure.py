@@ -11,7 +11,13 @@ from pathlib import Path
 from d3gnn.events import Key
 from d3gnn.runtime.liveness import held_stopped
 from d3gnn.runtime.plan import absolute, default_arrays, large_folder
-from d3gnn.store.erasure import ErasedGraph, erase_from_dead_letters, erase_from_log, search_store
+from d3gnn.store.erasure import (
+    ErasedGraph,
+    erase_from_dead_letters,
+    erase_from_log,
+    mark_erasure,
+    search_store,
+)
 from d3gnn.store.graph_log import GraphLog, open_store
 from d3gnn.store.named_ids import NamedIds
 from d3gnn.store.output_table import check_table, erase_from_table, search_table
@@ -81,6 +87,7 @@ def forget(
         if dry_run:
             left = tuple(sorted(found))
             return Erasure(store.uri, len(named), 0, 0, _places(found), 0, left, dry_run=True)
+        mark_erasure(store, named)
         array_files = _delete_arrays(host)
         graph = ErasedGraph()
         if any(path.split("/")[0] in _LOG for path in found):

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +36,7 @@ __all__ = [
     "erase_from_dead_letters",
     "erase_from_log",
     "erasures",
+    "mark_erasure",
     "search_store",
     "without_rows",
 ]
@@ -55,6 +56,12 @@ class ErasedGraph(NamedTuple):
 def erasures(store: Store) -> int:
     """How often vertices were erased from a store. State that is older must not be used."""
     return len(store.list(_ERASURES))
+
+
+def mark_erasure(store: Store, ids: NamedIds) -> None:
+    """Record that an erasure begins, without the ids: all state that exists is out of date from now on."""
+    marker = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "ids": len(ids)}
+    store.create(f"{_ERASURES}/{erasures(store) + 1:06d}.json", (json.dumps(marker) + "\n").encode())
 
 
 def search_store(store: Store, ids: NamedIds) -> Counter[str]:
@@ -78,8 +85,6 @@ def erase_from_log(log: GraphLog, ids: NamedIds) -> ErasedGraph:
     last = log.last()
     if last is None:
         return ErasedGraph()
-    marker = {"batch": last, "ids": len(ids), "time": int(time.time())}
-    log.store.create(f"{_ERASURES}/{erasures(log.store) + 1:06d}.json", json.dumps(marker).encode())
     graph, read = log.snapshot(last), log.read(last)
     assert read is not None
     try:
