@@ -31,6 +31,8 @@ from d3gnn.testing import event_batches, schemas
 PARTS = 2
 PLAIN = GraphSchema(features={"x": 1})
 EVE = "eve@example.org"
+#: Every file of a store is synced to its disk, which takes most of the time of a test that writes many.
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def write(folder: Path | str, schema: GraphSchema, ids: str, stream: Iterable[Iterable[Event]]) -> GraphLog:
@@ -188,7 +190,7 @@ def test_after_a_crash_the_log_is_whole_and_a_second_run_finishes(data: st.DataO
     schema = data.draw(schemas(), "schema")
     u, v = edge(0, 1, key=0 if schema.edges == "keyed" else None, time=-9), 3
     stream = [[u], *data.draw(event_batches(schema, n_vertices=4, max_batches=4), "stream")]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         log = write(folder, schema, "int", stream)
         last = log.last()
         before, meta = graph(log), log.meta(len(stream) - 1)
@@ -226,3 +228,18 @@ def test_every_erasure_puts_state_out_of_date(tmp_path: Path) -> None:
         assert erase(tmp_path, id).left == ()
         assert erasures(store) == n
     assert json.loads(store.read("erasures/000001.json") or b"")["ids"] == 1
+
+
+def test_a_log_whose_history_was_deleted_before(tmp_path: Path) -> None:
+    log = write(tmp_path, PLAIN, "string", STREAM)
+    before = graph(log)
+    log.compact(forget_history=True)
+    assert erase(tmp_path, EVE).left == ()
+    assert naming(tmp_path, EVE) == []
+    assert graph(GraphLog.open(tmp_path)) == without(before, EVE)
+
+
+def test_a_graph_of_which_nothing_is_left(tmp_path: Path) -> None:
+    write(tmp_path, PLAIN, "string", [[edge("ann", EVE, time=1)]])
+    assert erase(tmp_path, EVE, "ann").vertices == 2
+    assert graph(GraphLog.open(tmp_path)) == (set(), [], {})
