@@ -26,6 +26,7 @@ from d3gnn.spark.stages import (
     with_commands,
 )
 from d3gnn.spark.triggers import free_name, trigger_of
+from d3gnn.store.erasure import erasures
 from d3gnn.store.models import put_model
 from d3gnn.store.spark_checkpoint import FILE_FORMATS, SparkCheckpoint
 from d3gnn.store.store import STORE, Store
@@ -223,6 +224,7 @@ class StreamingGNN(PipelineCommands):
             model=path,
             model_version=version,
             stop_on_dead_letter=self.on_dead_letter == "stop",
+            erasures=erasures(settings),
             plugins=plugins_of(self.model),
         )
 

@@ -126,7 +126,8 @@ def test_deleting_a_vertex_deletes_its_label() -> None:
     send(edge(1, 2, time=0), label(1, [1.0, 1.0], time=1))
     assert send(label(1, [2.0, 2.0], time=2), delete_vertex(1, time=3)) == {}
     assert send(vertex(1, time=4)) == {}
-    assert send(label(1, [3.0, 3.0], time=1)) == {1: (False, 1, 1, [3.0, 3.0])}
+    assert send(label(1, [3.0, 3.0], time=2)) == {}  # late
+    assert send(label(1, [3.0, 3.0], time=3)) == {1: (False, 3, 1, [3.0, 3.0])}
 
 
 def test_a_label_is_sent_to_a_vertex_that_was_created_again() -> None:

@@ -247,11 +247,28 @@ class TestVertices:
         graph = oracle()
         graph.apply([feature(1, [1, 2], time=9), label(1, 3, time=9), vertex(2, time=9)])
         graph.apply([delete_vertex(1, time=10)])
-        assert graph.apply([vertex(1, time=1)]) == [APPLIED]
+        assert graph.apply([vertex(1, time=10)]) == [APPLIED]
         assert graph.vertices == [2, 1]
         assert x_of(graph, 1) == initial(1)
         assert graph.labels == {}
-        assert graph.apply([feature(1, [5, 6], time=2), label(1, 4, time=2)]) == [APPLIED, APPLIED]
+        assert graph.apply([feature(1, [5, 6], time=10), label(1, 4, time=10)]) == [APPLIED, APPLIED]
+
+    def test_events_that_are_older_than_the_delete_are_late(self) -> None:
+        graph = oracle()
+        graph.apply([edge(1, 2, time=9), delete_vertex(1, time=10)])
+        late = [vertex(1, time=9), feature(1, [5, 6], time=9), label(1, 4, time=9), edge(2, 1, time=9)]
+        assert graph.apply(late) == [LATE] * 4
+        assert graph.apply([edge(1, 3, time=9), update(feature(1, [1, 2], time=9))]) == [LATE, NO_SUCH_VERTEX]
+        assert graph.vertices == [2]
+        assert graph.apply([edge(1, 2, time=10)]) == [APPLIED]
+        assert graph.apply(late) == [LATE] * 4
+
+    def test_deletes_are_forgotten_after_a_much_newer_one(self) -> None:
+        graph = Oracle(GraphSchema(tombstones=5))
+        graph.apply([vertex(1), vertex(2), delete_vertex(1, time=10), delete_vertex(2, time=15)])
+        assert graph.apply([vertex(1, time=9), vertex(2, time=9)]) == [LATE, LATE]
+        graph.apply([vertex(3), delete_vertex(3, time=16)])
+        assert graph.apply([vertex(1, time=9), vertex(2, time=9)]) == [APPLIED, LATE]
 
 
 class TestFeatures:

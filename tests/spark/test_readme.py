@@ -89,3 +89,9 @@ def test_docs_graph_log(
     names = run_blocks(ROOT / "docs" / "graph-log.md", tmp_path, capsys, edges={})
     assert names["log"].last() == 1
     shutil.rmtree(default_arrays("pipeline", str(tmp_path / "checkpoint" / "graph")))
+
+
+def test_docs_erasure(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_blocks(ROOT / "docs" / "erasure.md", tmp_path, capsys)
+    assert names["erasure"].array_files > 0
+    shutil.rmtree(default_arrays("pipeline", str(tmp_path / "checkpoint" / "graph")))

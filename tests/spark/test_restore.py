@@ -60,7 +60,7 @@ def test_an_older_checkpoint_and_a_damaged_log_are_repaired(spark: SparkSession,
     run.output = tmp_path / "second"
     with pytest.raises(StreamingQueryException, match=r"other rows for batch 1 .* repair --last-batch 0"):
         run.process_available()
-    said = command("repair", "--store", store, "--checkpoint", checkpoint, "--last-batch", 0, "--yes")
+    said = command("repair", "--store", store, "--checkpoint", checkpoint, "--last-batch", "0", "--yes")
     assert "drop batches 1 to 2 from the log: the pipeline must read their events again" in said
     run.process_available()
     check(run)

@@ -32,6 +32,7 @@ def test_batches_are_events_that_the_oracle_takes(data: st.DataObject) -> None:
 def test_every_operation_and_reason_shows_up() -> None:
     kinds: set[tuple[str, str]] = set()
     reasons: set[Reason] = set()
+    late: set[tuple[str, str]] = set()
     shapes: set[tuple[bool, bool, bool]] = set()
 
     @settings(max_examples=350, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -40,13 +41,17 @@ def test_every_operation_and_reason_shows_up() -> None:
         schema = data.draw(schemas())
         oracle = Oracle(schema)
         for events in data.draw(event_batches(schema, "str")):
-            reasons.update(oracle.apply(events))
+            results = oracle.apply(events)
+            reasons.update(results)
+            late.update((e.op, e.element) for e, r in zip(events, results, strict=True) if r is Reason.LATE)
             kinds.update((event.op, event.element) for event in events)
             batch = EventBatch.of(events)
             shapes.add((batch.arrival is not None, batch.partition is not None, batch.offset is not None))
 
     collect()
     assert reasons == set(Reason)
+    # Late creates would bring a deleted vertex back.
+    assert late >= {("create", element) for element in ("vertex", "feature", "edge", "label")}
     assert kinds >= {(op.name.lower(), element.name.lower()) for op in Op for element in Element}
     assert shapes >= {(False, False, False), (True, False, False), (False, True, True)}
 
@@ -79,6 +84,9 @@ def test_random_batches_hold_what_they_promise(mode: EdgeMode, ids: Ids) -> None
     assert (Reason.NO_SUCH_EDGE in reasons) == (mode != "append")
     assert (Reason.REPEATED in reasons) == (mode in ("simple", "keyed"))
     assert len(oracle.edges()) > 200
+    is_create = np.concatenate([(b.element == Element.EDGE) & (b.op == Op.CREATE) for b in batches])
+    late = [reason is Reason.LATE for reason in reasons] & is_create
+    assert late.sum() > 5, "edges that would bring a deleted vertex back"
 
 
 def test_random_batches_follow_their_seed() -> None:

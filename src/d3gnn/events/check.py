@@ -52,7 +52,7 @@ class Reason(IntEnum):
 _TEXT = {
     Reason.APPLIED: "applied",
     Reason.REPEATED: "a repeat: nothing to change",
-    Reason.LATE: "late: a newer value was applied before",
+    Reason.LATE: "late: a newer value, or a newer delete of the vertex, was applied before",
     Reason.NULL_ID: "the id of the vertex, or of one end of the edge, is null (or beyond 64 bits)",
     Reason.NULL_TIME: "the event time is null",
     Reason.UNKNOWN_OPERATION: "the operation is not create, update or delete (of a query: not create)",

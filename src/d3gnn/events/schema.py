@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from d3gnn.events.duration import duration
 from d3gnn.events.event import DEFAULT_FEATURE
 
 #: Checked events refer to their feature by an 8-bit number.
@@ -32,9 +34,16 @@ class GraphSchema:
         order.
     label_width:
         Numbers in a label.
+    tombstones:
+        How long the time of a vertex delete is kept, by which older events of that vertex are late: until
+        another vertex is deleted at an event time that is later by more than this. `"30d"` (s, m, h, d), a
+        `timedelta`, or a number in the unit of the event times (microseconds, if they are timestamps). None:
+        for ever.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
+    >>> GraphSchema(tombstones="30d").tombstones
+    2592000000000
     """
 
     edges: EdgeMode = "simple"
@@ -42,6 +51,7 @@ class GraphSchema:
     features: Mapping[str, int] = field(default_factory=dict)
     edge_features: Mapping[str, int] = field(default_factory=dict)
     label_width: int = 1
+    tombstones: int | str | timedelta | None = None
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -58,11 +68,18 @@ class GraphSchema:
             raise ValueError("edges='append' keeps no edge table, so its edges cannot have features")
         if self.label_width < 1:
             raise ValueError(f"label_width={self.label_width}: must be at least 1")
+        if self.tombstones is not None:
+            object.__setattr__(self, "tombstones", duration("tombstones", self.tombstones))
 
     @property
     def width(self) -> int:
         """Width of the model's input: the sum over all vertex features."""
         return sum(self.features.values())
+
+    @property
+    def keep_deletes(self) -> int:
+        """`tombstones` as an integer; -1: for ever."""
+        return self.tombstones if isinstance(self.tombstones, int) else -1
 
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
@@ -97,7 +114,10 @@ class GraphSchema:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
-        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        if self.tombstones is None:  # stores that were created before this setting do not have it
+            del plain["tombstones"]
+        return plain
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)

@@ -9,6 +9,7 @@ import numpy as np
 
 from d3gnn.events import Element, EventBatch, GraphSchema, Op
 from d3gnn.events.check import feature_index
+from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.decisions import (
@@ -21,6 +22,7 @@ from d3gnn.kernel.operators.decisions import (
 from d3gnn.kernel.operators.gather import gather_survivors
 from d3gnn.kernel.operators.graph_state import DELETED, Graph
 from d3gnn.kernel.operators.partition import Partition
+from d3gnn.kernel.operators.vertex_deletes import kept_deletes
 from d3gnn.kernel.partitioners.base import CODE, MASTER_PART
 from d3gnn.types import Array
 
@@ -28,7 +30,8 @@ from d3gnn.types import Array
 def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> LogEntry | None:
     """One entry with the graph's vertices, edges, features and labels, each once; None for an empty log.
 
-    Events keep their times, so that older events stay late.
+    Events keep their times, so that older events stay late. For the same reason, the entry begins with the
+    deletes of vertices, as far as they are not forgotten.
     """
     entries = [entry for entry in entries if len(entry)]
     if not entries:
@@ -39,6 +42,7 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
     decisions = partition.process(events, 0, replay=whole.part).decisions
     graph, feature = partition.graph(), feature_index(events, schema)
     pieces = [
+        _deletes(graph, partition),
         _vertices(events, decisions, graph, partition),
         _edges(whole, decisions, graph, feature),
         _features(events, decisions, graph, feature),
@@ -50,6 +54,28 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
 
 def _without_part(events: EventBatch) -> LogEntry:
     return LogEntry(events, np.full(len(events), -1, np.int32))
+
+
+def _deletes(graph: Graph, partition: Partition) -> LogEntry:
+    """The newest delete of each vertex. Null arrivals sort them before everything of the same time."""
+    code, time = kept_deletes(graph, len(partition.ids), partition.schema.keep_deletes)
+    n = len(code)
+    batch = EventBatch(
+        op=np.full(n, Op.DELETE, np.int8),
+        element=np.full(n, Element.VERTEX, np.int8),
+        src=partition.ids.keys.take(code),
+        time=time,
+        arrival=np.full(n, NO_TIME),
+    )
+    return _without_part(batch)
+
+
+def without_deletes(entry: LogEntry) -> LogEntry:
+    """A compacted log without the deletes of vertices: the graph alone."""
+    events = entry.events
+    kept = np.flatnonzero((events.op != Op.DELETE) | (events.element != Element.VERTEX))
+    arrival = None if entry.arrival is None else entry.arrival[kept]
+    return LogEntry(events.take(kept), entry.part[kept], arrival)
 
 
 def _vertices(events: EventBatch, decisions: DecisionRows, graph: Graph, partition: Partition) -> LogEntry:

@@ -68,6 +68,8 @@ class Oracle:
         self._edge_features: dict[tuple[EdgeName, int], Timed] = {}
         #: Edges at each vertex; a dictionary keeps their order.
         self._incident: dict[Key, dict[EdgeName, None]] = {}
+        #: The newest time at which each vertex was deleted.
+        self._deleted_at: dict[Key, int] = {}
         #: Labels by id; a label may arrive before its vertex.
         self._labels: dict[Key, Timed] = {}
         self._handlers: dict[tuple[int, int], Callable[[_Change], Reason]] = {
@@ -201,21 +203,37 @@ class Oracle:
                     reasons[i] = Reason.WRONG_ID_TYPE
         return reasons
 
+    def _is_late(self, change: _Change, *ids: Key) -> bool:
+        """Whether one of these vertices was deleted at a later time; unless that is forgotten, since a vertex
+        was deleted so much later still.
+        """
+        for id in ids:
+            deleted_at = self._deleted_at.get(id)
+            if deleted_at is not None and change.time < deleted_at:
+                bound = self.schema.keep_deletes
+                if bound < 0 or max(self._deleted_at.values()) - deleted_at <= bound:
+                    return True
+        return False
+
     def _create_vertex(self, change: _Change) -> Reason:
         if change.value is not None:
             return self._set_feature(change)
+        if self._is_late(change, change.src):
+            return Reason.LATE
         if change.src in self._features:
             return Reason.REPEATED
         self._ensure_vertex(change.src)
         return Reason.APPLIED
 
     def _set_feature(self, change: _Change) -> Reason:
+        if self._is_late(change, change.src):
+            return Reason.LATE
         return _set(self._ensure_vertex(change.src), change)
 
     def _set_existing_vertex(self, change: _Change) -> Reason:
         if change.src not in self._features:
             return Reason.NO_SUCH_VERTEX
-        return _set(self._features[change.src], change)
+        return self._set_feature(change)
 
     def _delete_vertex(self, change: _Change) -> Reason:
         if change.src not in self._features:
@@ -226,9 +244,12 @@ class Oracle:
         del self._incident[change.src]
         del self._features[change.src]
         self._labels.pop(change.src, None)
+        self._deleted_at[change.src] = max(change.time, self._deleted_at.get(change.src, change.time))
         return Reason.APPLIED
 
     def _create_edge(self, change: _Change) -> Reason:
+        if self._is_late(change, change.src, change.dst):
+            return Reason.LATE
         self._ensure_vertex(change.src)
         self._ensure_vertex(change.dst)
         edge = self._edge_name(change.src, change.dst, change.key)
@@ -245,6 +266,8 @@ class Oracle:
         edge = self._edge_name(change.src, change.dst, change.key)
         if edge not in self._copies:
             return Reason.NO_SUCH_EDGE
+        if self._is_late(change, change.src, change.dst):
+            return Reason.LATE
         newest = self._copies[edge] - 1
         return _set(self._edge_features.setdefault((edge, newest), {}), change)
 
@@ -264,6 +287,8 @@ class Oracle:
                 del self._incident[end][edge]
 
     def _set_label(self, change: _Change) -> Reason:
+        if self._is_late(change, change.src):
+            return Reason.LATE
         return _set(self._labels.setdefault(change.src, {}), change)
 
     def _delete_label(self, change: _Change) -> Reason:

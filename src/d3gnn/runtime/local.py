@@ -39,6 +39,7 @@ from d3gnn.runtime.output import OutputSpec
 from d3gnn.runtime.saved_engine import SavedEngine, save_engine
 from d3gnn.runtime.state_backend import MappedBackend, MemoryBackend, StateBackend
 from d3gnn.runtime.updates import Updates
+from d3gnn.store.named_ids import NamedIds
 from d3gnn.types import Floats
 
 
@@ -159,6 +160,11 @@ class LocalEngine:
         self.partition.types = types
         planned = self._coordinator.rebuild(self.batch, NO_EVENTS, self._coordinator.clocks.batch)
         return self._run(planned, NO_EVENTS)
+
+    def forget(self, ids: Iterable[Key]) -> Updates:
+        """Erase vertices with all their edges, so that no state names them, and rebuild all state."""
+        self._coordinator.forget(NamedIds(ids))
+        return self.refresh()
 
     def embeddings(self, ids: Sequence[Key] | Keys | None = None) -> Floats:
         """Embeddings of these vertices, or of all; one row each, NaN for an id that does not exist.

@@ -12,6 +12,8 @@ from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.runtime.coordinator import Coordinator, PlannedBatch
 from d3gnn.runtime.version import BatchVersion
+from d3gnn.store.erasure import without_rows
+from d3gnn.store.named_ids import NamedIds
 
 
 class LocalCoordinator(Coordinator):
@@ -48,6 +50,12 @@ class LocalCoordinator(Coordinator):
     def snapshot(self) -> LogEntry | None:
         """The shortest log of the graph; None if the graph is empty."""
         return compact(self._log.entries, self._config.schema, self._config.parts)
+
+    def forget(self, ids: NamedIds) -> None:
+        """Erase vertices from the log; `rebuild` makes the state without them."""
+        entry = self.snapshot()
+        if entry is not None:
+            self._log.replace(without_rows(entry, ids))
 
     def restore(self, snapshot: LogEntry | None, clocks: Clocks) -> None:
         """Take the log and the clocks of another engine; `rebuild` makes its state."""

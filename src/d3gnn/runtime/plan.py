@@ -43,6 +43,8 @@ class Plan:
     model: str
     model_version: int
     stop_on_dead_letter: bool = False
+    #: How often vertices were erased from the store: state that is older is rebuilt.
+    erasures: int = 0
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1
@@ -59,7 +61,8 @@ class Plan:
         """The fingerprint of everything that state depends on beside the graph."""
         # With the path, which has the digest of the model: where the newest model was lost with its file,
         # another one may get its version.
-        return ConfigFingerprint.of(self.model_version, f"{self.config.sending} {self.model}")
+        erasures = f" erasures={self.erasures}" if self.erasures else ""
+        return ConfigFingerprint.of(self.model_version, f"{self.config.sending} {self.model}{erasures}")
 
     def register_plugins(self) -> None:
         """Register, in a worker, the classes that a pickled plan brought with it."""

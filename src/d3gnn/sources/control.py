@@ -18,7 +18,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
@@ -27,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.in_use import InUse
+from d3gnn.runtime.liveness import mark_running
 from d3gnn.runtime.timers import read_timers
 from d3gnn.store.control import command_numbers, drop_commands, read_command
 from d3gnn.store.store import Store
@@ -100,6 +101,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
         self._watched = watched
         self._query, self._in_use = "", InUse("", "")
+        self._running: IO[bytes] | None = None
         self._has_fingerprint = False
         self._rests_until = 0.0
         self._until: int | None = None  # availableNow: the last command of this run
@@ -112,6 +114,9 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = max(command_numbers(self._store), default=0)
 
     def read(self, start: Offset) -> tuple[_Rows, Offset]:
+        if self._watched is not None and self._running is None:
+            # Only in the process that looks for commands, which lives as long as the query.
+            self._running = mark_running(self._pipeline, self._watched.arrays)
         seen, ticks = start["number"], start["ticks"]
         rows = self._new_rows(seen)
         if not rows and self._needs_batch():

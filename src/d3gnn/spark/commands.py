@@ -1,10 +1,13 @@
-"""Commands to a pipeline while it runs: refresh, drain, and how much is pending."""
+"""Commands to a pipeline while it runs: refresh, drain, and how much is pending; to a stopped one: forget."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from d3gnn.events import Key
+from d3gnn.runtime.erasure import Erasure, forget
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
 from d3gnn.store.store import Store
@@ -24,6 +27,21 @@ class PipelineCommands(ABC):
     def drain(self) -> None:
         """Send everything that is pending in windows in the next batch."""
         command(f"{self._folders()[0]}/control", "drain")
+
+    def forget(
+        self, ids: Iterable[Key], output: str | Path | Sequence[str | Path] = (), *, dry_run: bool = False
+    ) -> Erasure:
+        """Erase vertices with all their edges from everything that the stopped pipeline keeps; the next start
+        rebuilds its state. See docs/erasure.md.
+
+        output:
+            Tables that it wrote, from which rows of these vertices are deleted.
+        dry_run:
+            Only search.
+        """
+        store, arrays = self._folders()
+        outputs = [output] if isinstance(output, str | Path) else output
+        return forget(store, ids, outputs=outputs, arrays=arrays, dry_run=dry_run)
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""

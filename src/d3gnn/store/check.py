@@ -140,7 +140,7 @@ def _check_log(
         path = snapshot_path(batch)
         with _noting(report, path, batch) as noting:
             read = log.read_snapshot(batch)
-            if read is not None and read[1].previous != digests.get(batch, read[1].previous):
+            if read is not None and not log.is_linked(batch, read[1], digests.get(batch)):
                 problem = (
                     f"it is of another history of the store than the entries from {entry_path(batch)} on"
                 )

@@ -33,10 +33,15 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
     table = replace(events.take(dead), origin=None).to_arrow()
     table = table.append_column("reason", pa.array([Reason(int(reason)).text for reason in status[dead]]))
     table = table.append_column("batch", pa.array([batch] * len(dead), pa.int64()))
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink)
-    pieces, _ = seal(Kind.DEAD_LETTERS, sink.getvalue(), _mark(batch))
-    store.create(dead_letters_path(batch), *pieces)
+    store.create(dead_letters_path(batch), *_sealed(batch, table))
+
+
+def replace_dead_letters(store: Store, batch: int, table: pa.Table) -> None:
+    """Put other dead letters in the place of those of a batch, of a stopped pipeline; none: delete them."""
+    if len(table):
+        store.replace(dead_letters_path(batch), *_sealed(batch, table))
+    else:
+        store.delete(dead_letters_path(batch))
 
 
 def read_dead_letters(store: Store, batch: int) -> pa.Table | None:
@@ -57,6 +62,12 @@ def count_dead_letters(store: Store, batch: int) -> Counter[str]:
     """The number of dead letters of a batch for each reason."""
     table = read_dead_letters(store, batch)
     return Counter() if table is None else Counter(table["reason"].to_pylist())
+
+
+def _sealed(batch: int, table: pa.Table) -> list[memoryview]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return seal(Kind.DEAD_LETTERS, sink.getvalue(), _mark(batch))[0]
 
 
 def _mark(batch: int) -> bytes:

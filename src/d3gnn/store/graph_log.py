@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from d3gnn.events import EventBatch, GraphSchema
-from d3gnn.kernel.compaction import compact
+from d3gnn.kernel.compaction import compact, without_deletes
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryFormat, EntryMeta
 from d3gnn.store.gaps import LogGap
@@ -58,7 +58,7 @@ class GraphLog:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._format = EntryFormat(store.uri, store.settings)
+        self.format = EntryFormat(store.uri, store.settings)
         self._last: int | None = None
         self._head: _Head | None = None
         self._end_seen = False
@@ -100,16 +100,16 @@ class GraphLog:
         for batch in batches:
             read = self.read(batch)
             if read is not None:
-                tables.append(self._format.table(batch, read[0]))
-        return pa.concat_tables(tables) if tables else self._format.schema.empty_table()
+                tables.append(self.format.table(batch, read[0]))
+        return pa.concat_tables(tables) if tables else self.format.schema.empty_table()
 
     def graph(self, batch: int | None = None) -> pa.Table:
         """The graph after a batch (the newest, unless given), as the shortest list of events that creates it:
         vertices, their features and labels, edges.
         """
-        snapshot = self.snapshot(batch) or _NO_ENTRY
-        names = [name for name in self._format.schema.names if name not in ("batch", "row")]
-        return self._format.table(0, snapshot).select(names)
+        snapshot = without_deletes(self.snapshot(batch) or NO_ENTRY)
+        names = [name for name in self.format.schema.names if name not in ("batch", "row")]
+        return self.format.table(0, snapshot).select(names)
 
     def compact(self, batch: int | None = None, *, forget_history: bool = False) -> None:
         """Write a snapshot of the graph after a batch (the newest, unless given): a rebuild begins there.
@@ -122,10 +122,10 @@ class GraphLog:
             return
         if self._snapshot_before(upto) != upto:
             read = self._read_meta(upto)
-            snapshot = self.snapshot(upto) or _NO_ENTRY
+            snapshot = self.snapshot(upto) or NO_ENTRY
             if read is None:
                 raise self._gap([upto], f"a snapshot of batch {upto} needs it")
-            pieces, _ = self._format.write(Kind.SNAPSHOT, snapshot, read[0], read[1].digest)
+            pieces, _ = self.format.write(Kind.SNAPSHOT, snapshot, read[0], read[1].digest)
             self.store.create(snapshot_path(upto), *pieces)
         # If batch `upto` is replayed, the graph before it is needed, too: for what the batch deletes.
         before = self._snapshot_before(upto - 1)
@@ -151,7 +151,7 @@ class GraphLog:
             if self.last() is not None:
                 raise self._gap([batch - 1], f"the entry of batch {batch} follows it")
             previous = self.origin(batch)
-        pieces, digest = self._format.write(Kind.ENTRY, entry, meta, previous)
+        pieces, digest = self.format.write(Kind.ENTRY, entry, meta, previous)
         created = self.store.create(entry_path(batch), *pieces)
         if created:
             self._head = _Head(batch, digest)
@@ -195,6 +195,10 @@ class GraphLog:
                 else "it is the first entry of another store"
             )
             raise StoreDamaged.of(entry_path(batch), self.store.uri, problem)
+
+    def is_linked(self, batch: int, snapshot: Seal, entry: bytes | None) -> bool:
+        """Whether a snapshot belongs to the entry of its batch, whose digest this is, if it is known."""
+        return entry is None or snapshot.previous in (entry, self.origin(batch))
 
     def read_sealed(self, batch: int) -> Seal | None:
         """The seal of entry `batch`, whose whole content is read and checked; None if there is none."""
@@ -312,7 +316,7 @@ class GraphLog:
     def _read(self, path: str, batch: int) -> tuple[LogEntry, EntryMeta, Seal] | None:
         data = self.store.read(path)
         kind = Kind.SNAPSHOT if path.startswith(SNAPSHOTS) else Kind.ENTRY
-        return None if data is None else self._format.read(kind, path, batch, data)
+        return None if data is None else self.format.read(kind, path, batch, data)
 
     def _read_meta(self, batch: int) -> tuple[EntryMeta, Seal] | None:
         path = entry_path(batch)
@@ -321,19 +325,21 @@ class GraphLog:
         except FileNotFoundError:
             return None
         with source:
-            return self._format.read_meta(Kind.ENTRY, path, batch, source)
+            return self.format.read_meta(Kind.ENTRY, path, batch, source)
 
     def _entries(self, snapshot: int | None, upto: int) -> list[LogEntry]:
         entries: list[LogEntry] = []
         missing: list[int] = []
-        digest = self.origin(0)
+        digest: bytes | None = self.origin(0)
         if snapshot is not None:
             read = self._read(snapshot_path(snapshot), snapshot)
             if read is None:
                 raise self._gap([snapshot], f"the graph after batch {upto} needs it")
             entries.append(read[0])
-            digest = read[2].previous
-            if self.digest(snapshot) not in (None, digest):
+            entry = self.digest(snapshot)
+            # A snapshot at the beginning of a chain says nothing of the entry that it belongs to.
+            digest = entry if read[2].previous == self.origin(snapshot) else read[2].previous
+            if not self.is_linked(snapshot, read[2], entry):
                 raise StoreDamaged.of(
                     snapshot_path(snapshot),
                     self.store.uri,
@@ -369,4 +375,4 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     )
 
 
-_NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))
+NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))

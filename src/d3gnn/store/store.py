@@ -129,6 +129,35 @@ class Store:
                 "It was not written, and nothing is lost: make room, and start again."
             ) from error
 
+    def replace(self, path: str, *data: Data) -> None:
+        """Put new content in the place of a file, or create it: a reader finds the old or the new one.
+
+        Only for a stopped pipeline: all else relies on files that never change.
+        """
+        temporary = f"{_TEMPORARY}/{PurePosixPath(path).name}.{uuid.uuid4().hex}"
+        self.create(temporary, *data)
+        if self._local is not None:
+            private_folder((self._local / path).parent)
+            (self._local / temporary).replace(self._local / path)
+        else:  # on object stores, a write replaces a file as a whole
+            with self._fs.open_output_stream(self._at(path), compression=None) as stream:
+                for piece in data:
+                    stream.write(piece)
+            self.delete(temporary)
+
+    def walk(self) -> Iterator[str]:
+        """The paths of all files in the store, in order, with those that are being written."""
+        selector = fs.FileSelector(self._root, allow_not_found=True, recursive=True)
+        root = self._fs.normalize_path(self._root)
+        for info in sorted(self._fs.get_file_info(selector), key=lambda info: str(info.path)):
+            if info.type == fs.FileType.File:
+                yield info.path[len(root) :].lstrip("/")
+
+    @property
+    def local(self) -> Path | None:
+        """The folder, on a local file system."""
+        return self._local
+
     def read(self, path: str) -> bytes | None:
         """The content of a file; None if there is no such file."""
         try:

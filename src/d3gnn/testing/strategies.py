@@ -46,6 +46,10 @@ _MIX: list[tuple[tuple[str, str], int]] = [
     (("delete", "label"), 1),
     (("recreate", "edge"), 1),
     (("recreate", "vertex"), 1),
+    (("comeback", "vertex"), 1),
+    (("comeback", "feature"), 1),
+    (("comeback", "edge"), 1),
+    (("comeback", "label"), 1),
     (("create", "query"), 2),
     (("bad", ""), 3),
 ]
@@ -100,6 +104,7 @@ def schemas(
         features=features,
         edge_features=on_edges,
         label_width=draw(st.integers(1, 2)),
+        tombstones=draw(st.sampled_from([None, None, 1, 3])),
     )
 
 
@@ -161,13 +166,19 @@ def _lists(elements: st.SearchStrategy[_T], max_size: int) -> st.SearchStrategy[
 
 @st.composite
 def _entry(draw: Draw, schema: GraphSchema, pool: list[Key], kinds: list[tuple[str, str]]) -> list[Event]:
-    """One event, or a delete and a re-creation; times are around 0."""
+    """One event, a delete and a re-creation, or a delete of a vertex and an event around that time, often an
+    older one, that would create it again; times are around 0.
+    """
     op, element = draw(_one_of(*kinds))
     if op == "bad":
         return [draw(_one_of(*_BAD))(draw, schema, pool)]
     if op == "recreate":
         create = _event(draw, schema, pool, "create", element)
         return [create._replace(op="delete", value=None), create]
+    if op == "comeback":
+        create = _event(draw, schema, pool, "create", element)
+        ends = [create.src] if create.dst is None else [create.src, create.dst]
+        return [Event("delete", "vertex", draw(_one_of(*ends)), time=draw(_TIMES)), create]
     return [_event(draw, schema, pool, op, element)]
 
 
@@ -258,6 +269,7 @@ _BAD: list[_BadEventFactory] = [
     _bad_edge(time=None),
     _bad_edge(op="destroy"),
     _bad_edge(element="hyperedge"),
+    _wrong_key,
     _wrong_key,
     _wrong_key,
     _bad_query,

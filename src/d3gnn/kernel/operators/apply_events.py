@@ -20,7 +20,6 @@ from d3gnn.kernel.edge_table import (
     U,
     V,
     free_record,
-    home_of,
     new_record,
     place_of,
     vacate,
@@ -41,7 +40,7 @@ from d3gnn.kernel.operators.decisions import (
     add_entry,
     named,
 )
-from d3gnn.kernel.operators.encode_events import Events
+from d3gnn.kernel.operators.encode_events import Events, has_value
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
     DELETED,
@@ -52,7 +51,10 @@ from d3gnn.kernel.operators.graph_state import (
     Graph,
     Plain,
     Rules,
+    vertex_of,
 )
+from d3gnn.kernel.operators.look_ahead import look_ahead
+from d3gnn.kernel.operators.vertex_deletes import is_older_than_delete, record_delete
 from d3gnn.kernel.partitioners.base import (
     CODE,
     DEGREE,
@@ -66,7 +68,6 @@ from d3gnn.kernel.partitioners.base import (
     Placement,
     choose,
 )
-from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Ints, Ints32, Small
 
 # Compiled code reads plain integers.
@@ -105,7 +106,7 @@ def _apply_all(
 ) -> None:  # fmt: skip
     first_vertex = graph.counters[VERTEX_COUNT]
     for k in range(len(order)):
-        _look_ahead(k, order, events, rules, graph, records)
+        look_ahead(k, order, events, rules, graph, records)
         i = order[k]
         if status[i] != 0:
             continue
@@ -113,51 +114,12 @@ def _apply_all(
         if element in (_EDGE, _EDGE_FEATURE):
             status[i] = _edge_event(i, events, rules, graph, records, out)
         elif element == _LABEL:
-            status[i] = _label_event(i, events, graph, out)
+            status[i] = _label_event(i, events, rules, graph, out)
         else:
-            status[i] = _vertex_event(i, events, graph, out, first_vertex)
+            status[i] = _vertex_event(i, events, rules, graph, out, first_vertex)
     for a in range(out.counts[N_ADDS]):
         if out.adds.record[a] >= 0:
             records.fields[out.adds.record[a], ADDED] = 0
-
-
-@inlined
-def _look_ahead(
-    k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords
-) -> None:
-    """Prefetch what the events after number k will read: ids lead to vertices, and vertices to replicas."""
-    last = len(order) - 1
-    if last < AHEAD:
-        return
-    far = order[min(last, k + 3 * AHEAD)]
-    fetch(graph.live, events.src[far])
-    fetch(graph.live, events.dst[far])
-    near = order[min(last, k + 2 * AHEAD)]
-    u, v = _live(events.src[near], graph), _live(events.dst[near], graph)
-    fetch(graph.placement.vertex, u)
-    fetch(graph.placement.vertex, v)
-    if rules.mode != APPEND and u >= 0 and v >= 0:
-        fetch(records.table, home_of(records, u, v, events.key[near]))
-    next = order[min(last, k + AHEAD)]
-    u, v = _live(events.src[next], graph), _live(events.dst[next], graph)
-    if u >= 0:
-        fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)
-    if v >= 0:
-        fetch(graph.placement.replica, graph.placement.vertex[v, FIRST_REPLICA] - 1)
-    if rules.mode != APPEND and u >= 0 and v >= 0:
-        record = records.table[home_of(records, u, v, events.key[next])] - 1
-        fetch(records.fields, record)
-        fetch(records.key, record)
-
-
-@inlined
-def _has_value(i: int, events: Events) -> bool:
-    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
-
-
-@inlined
-def _live(code: int, graph: Graph) -> int:
-    return graph.live[code] - 1 if code >= 0 else -1
 
 
 @inlined
@@ -216,30 +178,43 @@ def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
 
 
 @inlined
-def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_vertex: int) -> int:
+def _is_late(i: int, code: int, events: Events, rules: Rules, graph: Graph) -> bool:
+    """Whether a vertex of an event was deleted at a later time. What is logged was not late."""
+    return not events.logged and is_older_than_delete(code, events.time[i], graph, rules)
+
+
+@inlined
+def _vertex_event(
+    i: int, events: Events, rules: Rules, graph: Graph, out: Decisions, first_vertex: int
+) -> int:
     code, op = events.src[i], events.op[i]
-    v = _live(code, graph)
-    if v < 0:
-        if op != _CREATE:
+    v = vertex_of(code, graph)
+    if op == _DELETE and events.element[i] == _VERTEX:
+        if v < 0 and not events.logged:
             return _NO_VERTEX
+        record_delete(code, events.time[i], graph)
+        if v >= 0:
+            graph.live[code] = 0
+            graph.label_state[code] = 0
+            if v < first_vertex:
+                n = add_entry(out.counts, N_VERTEX_DELETES)
+                out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
+        return _APPLIED
+    if v < 0 and op != _CREATE:
+        return _NO_VERTEX
+    if _is_late(i, code, events, rules, graph):
+        return _LATE
+    if v < 0:
         v = _new_vertex(code, i, graph, out)
         if len(events.part):
             part = events.part[i]
         else:
             part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
         _place_master(v, int(part), graph, out)
-        if not _has_value(i, events):
+        if not has_value(i, events):
             return _APPLIED
-    elif events.element[i] == _VERTEX:
-        if op == _DELETE:
-            graph.live[code] = 0
-            graph.label_state[code] = 0
-            if v < first_vertex:
-                n = add_entry(out.counts, N_VERTEX_DELETES)
-                out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
-            return _APPLIED
-        if not _has_value(i, events):
-            return _REPEATED
+    elif events.element[i] == _VERTEX and not has_value(i, events):
+        return _REPEATED
     f = events.feature[i]
     if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
         return _LATE
@@ -251,12 +226,14 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
 
 
 @inlined
-def _label_event(i: int, events: Events, graph: Graph, out: Decisions) -> int:
+def _label_event(i: int, events: Events, rules: Rules, graph: Graph, out: Decisions) -> int:
     """Labels may come before their vertex: the label is parked until the vertex is created."""
     code = events.src[i]
     if events.op[i] == _DELETE and (code < 0 or graph.label_state[code] != PRESENT):
-        return _REPEATED if _live(code, graph) >= 0 else _NO_VERTEX
+        return _REPEATED if vertex_of(code, graph) >= 0 else _NO_VERTEX
     if graph.label_state[code] != 0 and events.time[i] < graph.label_time[code]:
+        return _LATE
+    if _is_late(i, code, events, rules, graph):
         return _LATE
     graph.label_time[code] = events.time[i]
     if events.op[i] == _DELETE:
@@ -284,24 +261,24 @@ def _edge_event(
     from_code, to_code = events.src[i], events.dst[i]
     if not rules.directed and from_code > to_code:
         from_code, to_code = to_code, from_code
-    u, v = _live(from_code, graph), _live(to_code, graph)
+    u, v = vertex_of(from_code, graph), vertex_of(to_code, graph)
     creates = events.op[i] == _CREATE and events.element[i] == _EDGE
     exists = u >= 0 and v >= 0
-    if not exists and not creates:
-        return _NO_EDGE
     at, r = np.uint64(0), -1
     if exists and rules.mode != APPEND:
         at = place_of(records, u, v, events.key[i])
         r = int(records.table[at]) - 1
-    if creates and (r < 0 or rules.mode == MULTI):
-        _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
-        return _APPLIED
-    if r < 0:
+    if r < 0 and not creates:
         return _NO_EDGE
     if events.op[i] == _DELETE and events.element[i] == _EDGE:
         _remove_edge(i, at, r, graph, records, out)
         return _APPLIED
-    if creates and not _has_value(i, events):
+    if _is_late(i, from_code, events, rules, graph) or _is_late(i, to_code, events, rules, graph):
+        return _LATE
+    if creates and (r < 0 or rules.mode == MULTI):
+        _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
+        return _APPLIED
+    if creates and not has_value(i, events):
         return _REPEATED
     return _set_edge_feature(i, r, events, rules, records, out)
 
@@ -314,7 +291,7 @@ def _add_edge(
     new_u = u < 0
     if new_u:
         u = _new_vertex(from_code, i, graph, out)
-    v = _live(to_code, graph)  # a loop has just created it
+    v = vertex_of(to_code, graph)  # a loop has just created it
     new_v = v < 0
     if new_v:
         v = _new_vertex(to_code, i, graph, out)
@@ -352,7 +329,7 @@ def _add_edge(
         records.table[at] = r + 1
         out.adds.record[a] = r
         out.adds.slot[a] = records.fields[r, SLOT]
-        if _has_value(i, events):
+        if has_value(i, events):
             _set_edge_feature(i, r, events, rules, records, out)
     out.adds.part[a] = part
     out.adds.u[a], out.adds.v[a] = u, v

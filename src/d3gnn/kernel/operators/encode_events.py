@@ -9,7 +9,7 @@ import numpy as np
 from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import IntKeys, Keys
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
@@ -35,6 +35,7 @@ class Events(NamedTuple):
     values: Floats
     value_offsets: Ints  # empty if no event has a value
     part: Ints32  # in a replay, the part that was chosen for each event; else empty
+    logged: bool  # from a log, which accepted all of them, and begins with the deletes of absent vertices
 
 
 class EventEncoder:
@@ -63,7 +64,7 @@ class EventEncoder:
         """
         codes = self._intern_plain(batch.src, batch.dst) if plain else None
         if codes is None:
-            codes = self._intern_both(batch, status)
+            codes = self._intern_both(batch, status, replay is not None)
         key = np.zeros(len(batch), np.int64)
         if batch.key is not None and self._has_keys:
             key = self._key_numbers(batch.key, batch, status)
@@ -71,7 +72,7 @@ class EventEncoder:
         return Events(
             batch.op, batch.element, *codes, key, feature, batch.time,
             _NO_VALUES if values is None else values, _NO_OFFSETS if offsets is None else offsets,
-            _NO_PARTS if replay is None else replay,
+            _NO_PARTS if replay is None else replay, replay is not None,
         )  # fmt: skip
 
     def _intern_plain(self, src: Keys, dst: Keys | None) -> tuple[Ints32, Ints32] | None:
@@ -83,16 +84,16 @@ class EventEncoder:
         both = self._ids.intern_ints(np.concatenate((src.values, dst.values)))
         return both[: len(src)], both[len(src) :]
 
-    def _intern_both(self, batch: EventBatch, status: Small) -> tuple[Ints32, Ints32]:
+    def _intern_both(self, batch: EventBatch, status: Small, logged: bool) -> tuple[Ints32, Ints32]:
         good = status == 0
-        src = self._intern(batch.src, batch, status, good)
-        dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good)
+        src = self._intern(batch.src, batch, status, good, logged)
+        dst = src if batch.dst is None else self._intern(batch.dst, batch, status, good, logged)
         if (src < 0).any() or (dst < 0).any():  # a later row, or the other column, may have created the code
             src = self._ids.find(batch.src)
             dst = src if batch.dst is None else self._ids.find(batch.dst)
         return src, dst
 
-    def _intern(self, keys: Keys, batch: EventBatch, status: Small, good: Array) -> Ints32:
+    def _intern(self, keys: Keys, batch: EventBatch, status: Small, good: Array, logged: bool) -> Ints32:
         if not self._ids.keys.accepts(keys):
             mistyped = good & (status == 0)
             if keys is batch.dst:
@@ -101,8 +102,9 @@ class EventEncoder:
             return np.full(len(keys), -1, np.int32)
         good = good & (status == 0)
         self._ids.keys.fix_type(keys, good)
-        # Deletes create neither vertices nor parked labels, so their ids need no code.
-        return self._ids.intern(keys, good & (batch.op != Op.DELETE))
+        # Deletes create neither vertices nor parked labels, so their ids need no code; but a snapshot has
+        # deletes of vertices that are not in it, whose times count.
+        return self._ids.intern(keys, good if logged else good & (batch.op != Op.DELETE))
 
     def _key_numbers(self, keys: Keys, batch: EventBatch, status: Small) -> Ints:
         key_type = _INT_KEYS if isinstance(keys, IntKeys) else _STRING_KEYS
@@ -116,6 +118,12 @@ class EventEncoder:
         if isinstance(keys, IntKeys):
             return keys.values
         return self._edge_keys.intern(keys, used).astype(np.int64)
+
+
+@inlined
+def has_value(i: int, events: Events) -> bool:
+    """Whether an event has a value."""
+    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
 
 
 def is_plain(batch: EventBatch) -> tuple[bool, bool]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import reserve_all
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import LOAD, EdgeTable
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
@@ -33,6 +34,7 @@ class Rules(NamedTuple):
     settings: Settings
     destinations: bool  # whether destinations of edges receive values, too
     edge_feature_ends: Ints  # [feature, 2]: begin and end of each feature in an edge's values
+    keep_deletes: int  # how long the time of a vertex delete is kept, -1 for ever
 
 
 class Graph(NamedTuple):
@@ -47,6 +49,8 @@ class Graph(NamedTuple):
     feature_known: Bytes
     parts: Ints  # [NEXT_ROW ... LOAD, part]
     counters: Ints  # [VERTEX_COUNT, REPLICA_COUNT]
+    deleted: Hashes  # by code: stamp of its newest delete (`vertex_deletes`); empty before the first one
+    newest_delete: Hashes  # [1]: the newest of them
     placement: Placement
 
 
@@ -75,6 +79,9 @@ class GraphState:
             part_state.array("feature_time", np.int64, len(schema.features)),
             part_state.array("feature_known", np.uint8, len(schema.features)),
         ]
+        #: Only graphs of which vertices are deleted have this array.
+        self._deleted = part_state.array("deleted", np.uint64)
+        self._newest_delete: Hashes = part_state.counter("newest_delete").view(np.uint64)
         self._replica = part_state.array("replica", np.int32, REPLICA_FIELDS)
         self._parts = part_state.array("parts", np.int64, parts)
         self._parts.reserve(LOAD + 1)
@@ -82,11 +89,16 @@ class GraphState:
         self._generation = -1
         self.reserve(1)
 
-    def reserve(self, events: int) -> None:
-        """Make room for what a batch of this many events may create; their ids have codes already."""
+    def reserve(self, events: int, deletes: bool = False) -> None:
+        """Make room for what a batch of this many events may create; their ids have codes already.
+
+        `deletes` is whether the batch deletes vertices.
+        """
         vertices, replicas = self.counters.tolist()
         if len(self.ids) >= len(self._by_code[0].data):
             reserve_all(self._by_code, len(self.ids) + 1)
+        if (deletes or len(self._deleted.data)) and len(self.ids) > len(self._deleted.data):
+            self._deleted.reserve(len(self.ids))
         if vertices + 2 * events > len(self._by_vertex[0].data):
             reserve_all(self._by_vertex, vertices + 2 * events)
         self._replica.reserve(replicas + 3 * events)
@@ -102,7 +114,7 @@ class GraphState:
             parts = self._parts.data
             self._views = Graph(
                 live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known, parts,
-                self.counters,
+                self.counters, self._deleted.data, self._newest_delete,
                 Placement(vertex, self._replica.data, parts[LOAD], self._score),
             )  # fmt: skip
             self._plain_views = tuple(self._views[:-1]), tuple(self._views.placement)
@@ -113,3 +125,9 @@ class GraphState:
         """`views` for compiled code: all but the placement, and the placement."""
         self.views()
         return self._plain_views
+
+
+@inlined
+def vertex_of(code: int, graph: Graph) -> int:
+    """The vertex of an id; -1 if there is none."""
+    return graph.live[code] - 1 if code >= 0 else -1

@@ -22,6 +22,7 @@ from d3gnn.kernel.operators.decisions import DecisionRows, make_decisions
 from d3gnn.kernel.operators.encode_events import EventEncoder, is_plain
 from d3gnn.kernel.operators.gather import gather_parts
 from d3gnn.kernel.operators.graph_state import APPEND, MULTI, PRESENT, SIMPLE, Graph, GraphState, Rules
+from d3gnn.kernel.operators.vertex_deletes import deletes_vertices
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner, partitioner
 from d3gnn.kernel.partitioners.base import MASTER_PART, MASTER_ROW
@@ -80,6 +81,7 @@ class Partition:
             settings=self.partitioner.settings,
             destinations=destinations,
             edge_feature_ends=np.stack([ends[:-1], ends[1:]], 1).astype(np.int64),
+            keep_deletes=schema.keep_deletes,
         )
         self._rules = tuple(rules)
 
@@ -164,7 +166,7 @@ class Partition:
             order = order_of(batch)
         arrival = _arrival(batch, clock)
         events = self._encoder.encode(batch, status, feature, replay, plain)
-        self._state.reserve(n)
+        self._state.reserve(n, deletes=not plain and deletes_vertices(batch.op, batch.element))
         graph, placement = self._state.plain_views()
         first_vertex, first_replica = self._state.counters.tolist()
         decisions = make_decisions(n)
