@@ -502,7 +502,7 @@ from d3gnn.store.store import Store
 me, root = int(sys.argv[1]), sys.argv[2]
 log = GraphLog(Store(root + "/store"))
 entry = LogEntry(EventBatch.edges(np.full(5000, me), np.arange(5000)), np.zeros(5000, np.int32))
-log._format.to_parquet(entry, EntryMeta(0, 0, 0))
+log.format.to_parquet(entry, EntryMeta(0, 0, 0))
 Path(root, f"ready-{me}").touch()
 while not Path(root, "go").exists():
     pass
