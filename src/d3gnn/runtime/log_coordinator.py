@@ -20,6 +20,7 @@ from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult, Worker
@@ -87,7 +88,9 @@ class LogCoordinator(Coordinator):
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
-        if meta is not None and not deleted:
+        # Where edges expire, a batch may delete more than its events say.
+        expires = plan.config.schema.ttl is not None
+        if meta is not None and not deleted and not expires:
             self._log.same_input(meta, events)
             clocks = _logged_clocks(meta)
         else:
@@ -96,8 +99,12 @@ class LogCoordinator(Coordinator):
             before = self._log.snapshot(batch - 1)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
-            deleted.record_before(partition, before)
-            _, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
+            if last is not None:
+                partition.watermark = last.watermark
+            committed, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
+            deleted = deleted.with_expired(committed.entry.events)
+            deleted.record_before(before)
+        watermark = partition.watermark if meta is None else meta.watermark
         state.reset()
         self._log.compact(batch)
         snapshot = next(iter(self._log.entries(batch)), None)  # the one that was just written
@@ -105,6 +112,7 @@ class LogCoordinator(Coordinator):
             result = partition.process(NO_EVENTS, 0)
         else:
             result = partition.process(snapshot.events, 0, replay=snapshot.part)
+        partition.watermark = watermark
         result.blocks += deleted.tombstones(partition, snapshot, time)
         result.blocks += partition.queries(events, clocks.batch)
         now = clocks.now(plan.config.clock)
@@ -123,6 +131,8 @@ class LogCoordinator(Coordinator):
         worker, state, result = self._worker, self._state, planned.result
         self._plan.config_fingerprint.write(state)
         state.counters("clocks", 2)[:] = planned.clocks
+        if self._plan.config.schema.idle is not None:
+            write_next_expiry(self._plan.arrays, worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {
@@ -132,6 +142,7 @@ class LogCoordinator(Coordinator):
             "late": int((status == Reason.LATE).sum()),
             "dead": int((status >= Reason.NULL_ID).sum()),
             "refreshed": int(planned.version.refresh),
+            "expired": result.expired,
             "vertices": vertices,
             "replicas": replicas,
         }
@@ -150,6 +161,7 @@ class LogCoordinator(Coordinator):
             entry, meta = logged
             self._log.same_input(meta, events)
             result = partition.process(entry.events, 0, replay=entry.part)
+            partition.watermark = meta.watermark
             result.blocks += partition.queries(events, meta.clock)  # queries are not logged
             return result, _logged_clocks(meta)
         self._log.check_next(batch)
@@ -159,7 +171,7 @@ class LogCoordinator(Coordinator):
         self._keep_dead_letters(batch, events, result)
         meta = EntryMeta.of(
             batch, events, result.status, model_version=self._plan.model_version, clock=clocks.batch,
-            newest_event=clocks.event,
+            newest_event=clocks.event, watermark=partition.watermark,
         )  # fmt: skip
         if not self._log.create(batch, result.entry, meta):
             raise RuntimeError(

@@ -71,7 +71,7 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | None = None) -> Verdi
     batch = log.last()
     if batch is None:
         return Verdict(-1, 0, 0, 0.0, 0)
-    oracle = Oracle(plan.config.schema)
+    oracle = Oracle(plan.config.schema, replays=True)
     for entry in log.entries(batch):
         oracle.apply(entry.events)
     src, dst = oracle.edge_index()

@@ -19,11 +19,10 @@ from d3gnn.kernel.edge_table import (
     EdgeRecords,
     U,
     V,
+    detach,
     free_record,
-    home_of,
     new_record,
     place_of,
-    vacate,
 )
 from d3gnn.kernel.operators.decisions import (
     N_ADDS,
@@ -41,7 +40,7 @@ from d3gnn.kernel.operators.decisions import (
     add_entry,
     named,
 )
-from d3gnn.kernel.operators.encode_events import Events
+from d3gnn.kernel.operators.encode_events import Events, has_value
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
     DELETED,
@@ -52,7 +51,21 @@ from d3gnn.kernel.operators.graph_state import (
     Graph,
     Plain,
     Rules,
+    vertex_of,
 )
+from d3gnn.kernel.operators.lifetimes import (
+    edge_is_late,
+    end_edge,
+    end_vertex,
+    expired_copy,
+    has_ttl,
+    prolong_edge,
+    prolong_vertex,
+    start_edge,
+    start_vertex,
+    vertex_is_late,
+)
+from d3gnn.kernel.operators.look_ahead import look_ahead
 from d3gnn.kernel.partitioners.base import (
     CODE,
     DEGREE,
@@ -66,7 +79,6 @@ from d3gnn.kernel.partitioners.base import (
     Placement,
     choose,
 )
-from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Ints, Ints32, Small
 
 # Compiled code reads plain integers.
@@ -105,7 +117,7 @@ def _apply_all(
 ) -> None:  # fmt: skip
     first_vertex = graph.counters[VERTEX_COUNT]
     for k in range(len(order)):
-        _look_ahead(k, order, events, rules, graph, records)
+        look_ahead(k, order, events, rules, graph, records)
         i = order[k]
         if status[i] != 0:
             continue
@@ -113,55 +125,16 @@ def _apply_all(
         if element in (_EDGE, _EDGE_FEATURE):
             status[i] = _edge_event(i, events, rules, graph, records, out)
         elif element == _LABEL:
-            status[i] = _label_event(i, events, graph, out)
+            status[i] = _label_event(i, events, rules, graph, out)
         else:
-            status[i] = _vertex_event(i, events, graph, out, first_vertex)
+            status[i] = _vertex_event(i, events, rules, graph, records, out, first_vertex)
     for a in range(out.counts[N_ADDS]):
         if out.adds.record[a] >= 0:
             records.fields[out.adds.record[a], ADDED] = 0
 
 
 @inlined
-def _look_ahead(
-    k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords
-) -> None:
-    """Prefetch what the events after number k will read: ids lead to vertices, and vertices to replicas."""
-    last = len(order) - 1
-    if last < AHEAD:
-        return
-    far = order[min(last, k + 3 * AHEAD)]
-    fetch(graph.live, events.src[far])
-    fetch(graph.live, events.dst[far])
-    near = order[min(last, k + 2 * AHEAD)]
-    u, v = _live(events.src[near], graph), _live(events.dst[near], graph)
-    fetch(graph.placement.vertex, u)
-    fetch(graph.placement.vertex, v)
-    if rules.mode != APPEND and u >= 0 and v >= 0:
-        fetch(records.table, home_of(records, u, v, events.key[near]))
-    next = order[min(last, k + AHEAD)]
-    u, v = _live(events.src[next], graph), _live(events.dst[next], graph)
-    if u >= 0:
-        fetch(graph.placement.replica, graph.placement.vertex[u, FIRST_REPLICA] - 1)
-    if v >= 0:
-        fetch(graph.placement.replica, graph.placement.vertex[v, FIRST_REPLICA] - 1)
-    if rules.mode != APPEND and u >= 0 and v >= 0:
-        record = records.table[home_of(records, u, v, events.key[next])] - 1
-        fetch(records.fields, record)
-        fetch(records.key, record)
-
-
-@inlined
-def _has_value(i: int, events: Events) -> bool:
-    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
-
-
-@inlined
-def _live(code: int, graph: Graph) -> int:
-    return graph.live[code] - 1 if code >= 0 else -1
-
-
-@inlined
-def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
+def _new_vertex(code: int, i: int, events: Events, rules: Rules, graph: Graph, out: Decisions) -> int:
     """Create a vertex that has no master yet."""
     v = graph.counters[VERTEX_COUNT]
     graph.counters[VERTEX_COUNT] += 1
@@ -172,6 +145,7 @@ def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     for f in range(graph.feature_known.shape[1]):
         graph.feature_known[v, f] = 0
     out.vertices.event[add_entry(out.counts, N_VERTICES)] = i
+    start_vertex(v, i, code, events, rules, graph)
     if graph.label_state[code] == PRESENT:  # parked until now
         _send_label(v, i, out)
     return v  # type: ignore[no-any-return]
@@ -216,46 +190,58 @@ def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
 
 
 @inlined
-def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_vertex: int) -> int:
+def _vertex_event(
+    i: int, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
+    first_vertex: int,
+) -> int:  # fmt: skip
     code, op = events.src[i], events.op[i]
-    v = _live(code, graph)
+    v = vertex_of(code, graph)
     if v < 0:
         if op != _CREATE:
             return _NO_VERTEX
-        v = _new_vertex(code, i, graph, out)
+        if vertex_is_late(i, events, rules, records):
+            return _LATE
+        v = _new_vertex(code, i, events, rules, graph, out)
         if len(events.part):
             part = events.part[i]
         else:
             part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
         _place_master(v, int(part), graph, out)
-        if not _has_value(i, events):
+        if not has_value(i, events):
             return _APPLIED
     elif events.element[i] == _VERTEX:
         if op == _DELETE:
-            graph.live[code] = 0
-            graph.label_state[code] = 0
-            if v < first_vertex:
-                n = add_entry(out.counts, N_VERTEX_DELETES)
-                out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
+            end_vertex(v, rules, graph)
+            delete_vertex(v, code, i, graph, out, first_vertex)
             return _APPLIED
-        if not _has_value(i, events):
-            return _REPEATED
+        if not has_value(i, events):
+            return _APPLIED if prolong_vertex(v, i, events, rules, graph) else _REPEATED
     f = events.feature[i]
     if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
         return _LATE
     graph.feature_known[v, f] = 1
     graph.feature_time[v, f] = events.time[i]
+    prolong_vertex(v, i, events, rules, graph)
     n = add_entry(out.counts, N_FEATURES)
     out.features.vertex[n], out.features.event[n] = v, i
     return _APPLIED
 
 
 @inlined
-def _label_event(i: int, events: Events, graph: Graph, out: Decisions) -> int:
+def delete_vertex(v: int, code: int, i: int, graph: Graph, out: Decisions, first_vertex: int) -> None:
+    graph.live[code] = 0
+    graph.label_state[code] = 0
+    if v < first_vertex:
+        n = add_entry(out.counts, N_VERTEX_DELETES)
+        out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
+
+
+@inlined
+def _label_event(i: int, events: Events, rules: Rules, graph: Graph, out: Decisions) -> int:
     """Labels may come before their vertex: the label is parked until the vertex is created."""
     code = events.src[i]
     if events.op[i] == _DELETE and (code < 0 or graph.label_state[code] != PRESENT):
-        return _REPEATED if _live(code, graph) >= 0 else _NO_VERTEX
+        return _REPEATED if vertex_of(code, graph) >= 0 else _NO_VERTEX
     if graph.label_state[code] != 0 and events.time[i] < graph.label_time[code]:
         return _LATE
     graph.label_time[code] = events.time[i]
@@ -267,6 +253,7 @@ def _label_event(i: int, events: Events, graph: Graph, out: Decisions) -> int:
         for k in range(graph.label.shape[1]):
             graph.label[code, k] = events.values[begin + k]
     if graph.live[code] > 0:
+        prolong_vertex(graph.live[code] - 1, i, events, rules, graph)
         _send_label(graph.live[code] - 1, i, out)
     return _APPLIED
 
@@ -284,7 +271,7 @@ def _edge_event(
     from_code, to_code = events.src[i], events.dst[i]
     if not rules.directed and from_code > to_code:
         from_code, to_code = to_code, from_code
-    u, v = _live(from_code, graph), _live(to_code, graph)
+    u, v = vertex_of(from_code, graph), vertex_of(to_code, graph)
     creates = events.op[i] == _CREATE and events.element[i] == _EDGE
     exists = u >= 0 and v >= 0
     if not exists and not creates:
@@ -294,16 +281,26 @@ def _edge_event(
         at = place_of(records, u, v, events.key[i])
         r = int(records.table[at]) - 1
     if creates and (r < 0 or rules.mode == MULTI):
+        if edge_is_late(i, events, rules, records):
+            return _LATE
         _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
         return _APPLIED
     if r < 0:
         return _NO_EDGE
     if events.op[i] == _DELETE and events.element[i] == _EDGE:
-        _remove_edge(i, at, r, graph, records, out)
+        if has_ttl(i, events):
+            r = expired_copy(i, r, events, rules, records)
+            if r < 0:
+                return _NO_EDGE
+        end_edge(r, rules, records)
+        remove_edge(i, at, r, graph, records, out)
         return _APPLIED
-    if creates and not _has_value(i, events):
-        return _REPEATED
-    return _set_edge_feature(i, r, events, rules, records, out)
+    if creates and not has_value(i, events):
+        return _APPLIED if prolong_edge(i, r, events, rules, graph, records) else _REPEATED
+    result = _set_edge_feature(i, r, events, rules, records, out)
+    if result == _APPLIED:
+        prolong_edge(i, r, events, rules, graph, records)
+    return result
 
 
 @inlined
@@ -313,11 +310,11 @@ def _add_edge(
 ) -> None:  # fmt: skip
     new_u = u < 0
     if new_u:
-        u = _new_vertex(from_code, i, graph, out)
-    v = _live(to_code, graph)  # a loop has just created it
+        u = _new_vertex(from_code, i, events, rules, graph, out)
+    v = vertex_of(to_code, graph)  # a loop has just created it
     new_v = v < 0
     if new_v:
-        v = _new_vertex(to_code, i, graph, out)
+        v = _new_vertex(to_code, i, events, rules, graph, out)
     part = 0
     if len(events.part):
         part = int(events.part[i])
@@ -350,9 +347,10 @@ def _add_edge(
         records.fields[r, OLDER] = older + 1
         records.fields[r, ADDED] = a + 1
         records.table[at] = r + 1
+        start_edge(i, r, older, events, rules, graph, records)
         out.adds.record[a] = r
         out.adds.slot[a] = records.fields[r, SLOT]
-        if _has_value(i, events):
+        if has_value(i, events):
             _set_edge_feature(i, r, events, rules, records, out)
     out.adds.part[a] = part
     out.adds.u[a], out.adds.v[a] = u, v
@@ -361,11 +359,8 @@ def _add_edge(
 
 
 @inlined
-def _remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
-    if records.fields[r, OLDER] > 0:
-        records.table[at] = records.fields[r, OLDER]
-    else:
-        vacate(records, at)
+def remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
+    detach(records, at, r)
     part = records.fields[r, PART]
     graph.parts[LOAD, part] -= 1
     if records.fields[r, ADDED] > 0:

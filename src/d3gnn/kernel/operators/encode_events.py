@@ -9,13 +9,14 @@ import numpy as np
 from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import IntKeys, Keys
-from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
 
 _NO_PARTS = np.zeros(0, np.int32)
 _NO_OFFSETS = np.zeros(0, np.int64)
+_NO_TTL = np.zeros(0, np.int64)
 _NO_VALUES = np.zeros(0, np.float32)
 _INT_KEYS, _STRING_KEYS = 1, 2
 # Compiled code reads plain integers.
@@ -35,6 +36,7 @@ class Events(NamedTuple):
     values: Floats
     value_offsets: Ints  # empty if no event has a value
     part: Ints32  # in a replay, the part that was chosen for each event; else empty
+    ttl: Ints  # empty if no event has one
 
 
 class EventEncoder:
@@ -71,8 +73,14 @@ class EventEncoder:
         return Events(
             batch.op, batch.element, *codes, key, feature, batch.time,
             _NO_VALUES if values is None else values, _NO_OFFSETS if offsets is None else offsets,
-            _NO_PARTS if replay is None else replay,
+            _NO_PARTS if replay is None else replay, _NO_TTL if batch.ttl is None else batch.ttl,
         )  # fmt: skip
+
+    def edge_keys(self, numbers: Ints) -> Keys | None:
+        """Edge keys by their numbers in `Events`; None if edges have no keys."""
+        if not self._has_keys:
+            return None
+        return IntKeys(numbers) if self._key_type[0] == _INT_KEYS else self._edge_keys.keys.take(numbers)
 
     def _intern_plain(self, src: Keys, dst: Keys | None) -> tuple[Ints32, Ints32] | None:
         """Codes of ids of plain events; None if their type is wrong."""
@@ -118,12 +126,20 @@ class EventEncoder:
         return self._edge_keys.intern(keys, used).astype(np.int64)
 
 
+@inlined
+def has_value(i: int, events: Events) -> bool:
+    """Whether an event has a value."""
+    return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
+
+
 def is_plain(batch: EventBatch) -> tuple[bool, bool]:
     """Whether every event creates an edge, without values, and is valid; and whether they are in order too.
 
     Most streams consist of such batches, which need neither checks nor sorting.
     """
-    if batch.values is not None or batch.feature is not None or batch.key is not None:
+    if batch.values is not None or batch.feature is not None:
+        return False, False
+    if batch.key is not None or batch.ttl is not None:
         return False, False
     if batch.src.valid is not None or batch.dst is None or batch.dst.valid is not None:
         return False, False

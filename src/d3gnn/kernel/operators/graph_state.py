@@ -8,7 +8,9 @@ import numpy as np
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import reserve_all
+from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import LOAD, EdgeTable
+from d3gnn.kernel.expiry_wheel import VERTEX_COLUMNS, WHEEL_SIZE
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, VERTEX_FIELDS, Placement, Settings
@@ -33,6 +35,8 @@ class Rules(NamedTuple):
     settings: Settings
     destinations: bool  # whether destinations of edges receive values, too
     edge_feature_ends: Ints  # [feature, 2]: begin and end of each feature in an edge's values
+    ttl: int  # of edges; 0 if nothing expires
+    vertex_ttl: int  # 0 if vertices do not expire
 
 
 class Graph(NamedTuple):
@@ -47,6 +51,8 @@ class Graph(NamedTuple):
     feature_known: Bytes
     parts: Ints  # [NEXT_ROW ... LOAD, part]
     counters: Ints  # [VERTEX_COUNT, REPLICA_COUNT]
+    vertex_expiry: Ints  # by vertex: VERTEX_COLUMNS of the expiry wheel; without columns if none expires
+    vertex_wheel: Ints  # empty if nothing expires
     placement: Placement
 
 
@@ -62,7 +68,13 @@ class GraphState:
         self.counters = part_state.counters("graph", 2)
         self.ids = IdTable(part_state, "id")
         width = sum(schema.edge_features.values())
-        self.edges = EdgeTable(part_state, len(schema.edge_features), width)
+        expiry = schema.expiry
+        self._wheels = part_state.array("expiry_wheels", np.int64)
+        wheel = None if expiry is None else self.edge_wheel
+        self.edges = EdgeTable(part_state, len(schema.edge_features), width, wheel)
+        if expiry is not None:
+            self._wheels.reserve(2 * WHEEL_SIZE)
+        vertices_expire = expiry is not None and expiry.vertex_ttl is not None
         self._has_edge_table = schema.edges != "append"
         self._by_code = [
             part_state.array("live", np.int32),
@@ -74,6 +86,7 @@ class GraphState:
             part_state.array("vertex", np.int32, VERTEX_FIELDS),
             part_state.array("feature_time", np.int64, len(schema.features)),
             part_state.array("feature_known", np.uint8, len(schema.features)),
+            part_state.array("vertex_expiry", np.int64, VERTEX_COLUMNS if vertices_expire else 0),
         ]
         self._replica = part_state.array("replica", np.int32, REPLICA_FIELDS)
         self._parts = part_state.array("parts", np.int64, parts)
@@ -94,15 +107,19 @@ class GraphState:
             live, vertex = self._by_code[0].data, self._by_vertex[0].data
             self.edges.reserve(events, live, vertex, self._parts.data)
 
+    def edge_wheel(self) -> Ints:
+        """The expiry wheel of edges, which also knows how far expiry has come."""
+        return self._wheels.data[:WHEEL_SIZE]  # type: ignore[no-any-return]
+
     def views(self) -> Graph:
         """The arrays as they are now; valid until the next `reserve`."""
         if self._generation != self.part_state.generation:
             live, label_state, label_time, label = (array.data for array in self._by_code)
-            vertex, feature_time, feature_known = (array.data for array in self._by_vertex)
+            vertex, feature_time, feature_known, vertex_expiry = (array.data for array in self._by_vertex)
             parts = self._parts.data
             self._views = Graph(
                 live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known, parts,
-                self.counters,
+                self.counters, vertex_expiry, self._wheels.data[WHEEL_SIZE : 2 * WHEEL_SIZE],
                 Placement(vertex, self._replica.data, parts[LOAD], self._score),
             )  # fmt: skip
             self._plain_views = tuple(self._views[:-1]), tuple(self._views.placement)
@@ -113,3 +130,9 @@ class GraphState:
         """`views` for compiled code: all but the placement, and the placement."""
         self.views()
         return self._plain_views
+
+
+@inlined
+def vertex_of(code: int, graph: Graph) -> int:
+    """The vertex of an id; -1 if there is none."""
+    return graph.live[code] - 1 if code >= 0 else -1
