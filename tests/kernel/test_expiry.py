@@ -193,7 +193,7 @@ def test_vertices_expire_with_their_features_and_labels_but_not_before_their_edg
         [feature(1, [2.0], time=0), label(1, 1.0, time=0), edge(2, 3, time=5), edge(4, 5, time=0, ttl=90)]
     )
     engine.apply([vertex(9, time=21)])
-    assert engine.oracle.vertices == [2, 3, 4, 5, 9]
+    assert engine.oracle.vertices == [4, 5, 2, 3, 9]
     engine.apply([vertex(9, time=26)])
     assert engine.oracle.vertices == [4, 5, 9]  # 4 and 5 have an edge
     engine.rebuild()

@@ -41,8 +41,9 @@ class Lifetimes(Generic[_Edge, _Vertex]):
 
     def vertex_end(self, time: int, ttl: int | None = None) -> int:
         """When a vertex expires whose last event is this one."""
-        lifetime = ttl or (self._expiry and self._expiry.vertex_ttl)
-        return NEVER if lifetime is None else min(time + lifetime, NEVER)
+        if self._expiry is None or self._expiry.vertex_ttl is None:
+            return NEVER
+        return min(time + max(self._expiry.vertex_ttl, ttl or 0), NEVER)
 
     def add_edge(self, edge: _Edge, time: int, ttl: int | None) -> None:
         """A new copy."""

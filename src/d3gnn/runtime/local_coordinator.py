@@ -13,6 +13,9 @@ from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.runtime.coordinator import Coordinator, PlannedBatch
 from d3gnn.runtime.version import BatchVersion
 
+#: A shorter log is not compacted.
+_SMALLEST_COMPACTED = 100_000
+
 
 class LocalCoordinator(Coordinator):
     """Keeps the log in memory."""
@@ -21,6 +24,8 @@ class LocalCoordinator(Coordinator):
         self.partition, self._config = partition, config
         self.epoch, self.clocks = 1, Clocks()
         self._log = MemoryLog()
+        # Where edges expire, the log would outgrow the graph without end.
+        self._compact_at = 2**62 if config.schema.ttl is None else _SMALLEST_COMPACTED
 
     def next_batch(self, batch: int, events: EventBatch, time: int, drain: bool) -> PlannedBatch:
         clocks = self.clocks.at(time)
@@ -29,6 +34,8 @@ class LocalCoordinator(Coordinator):
             clocks = clocks.seen(events, result.status)
         self.clocks = clocks
         self._log.append(result.entry)
+        if self._log.rows > self._compact_at:
+            self._compact()
         return self._planned(batch, False, drain, result)
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
@@ -48,6 +55,13 @@ class LocalCoordinator(Coordinator):
     def snapshot(self) -> LogEntry | None:
         """The shortest log of the graph; None if the graph is empty."""
         return compact(self._log.entries, self._config.schema, self._config.parts)
+
+    def _compact(self) -> None:
+        """Replace the log by the shortest one; the next time when it has doubled, so that it costs little."""
+        entry = self.snapshot()
+        if entry is not None:
+            self._log.replace(entry)
+        self._compact_at = max(2 * self._log.rows, _SMALLEST_COMPACTED)
 
     def restore(self, snapshot: LogEntry | None, clocks: Clocks) -> None:
         """Take the log and the clocks of another engine; `rebuild` makes its state."""

@@ -33,8 +33,9 @@ def _ttl_of(i: int, events: Events, rules: Rules) -> int:
 
 @inlined
 def _vertex_ttl_of(i: int, events: Events, rules: Rules) -> int:
-    own = events.element[i] == _VERTEX and has_ttl(i, events)
-    return events.ttl[i] if own else rules.vertex_ttl
+    if events.element[i] == _VERTEX and has_ttl(i, events):
+        return max(events.ttl[i], rules.vertex_ttl)
+    return rules.vertex_ttl
 
 
 @inlined
