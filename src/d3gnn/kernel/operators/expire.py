@@ -11,7 +11,18 @@ from d3gnn.events import Element, EventBatch, Op, Reason
 from d3gnn.events.expiry import NEVER, Expiry
 from d3gnn.events.keys import Keys, null_keys
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.edge_table import ADDED, LOAD, PART, EdgeRecords, U, V, detach, free_record, place_of
+from d3gnn.kernel.edge_table import (
+    ADDED,
+    LOAD,
+    PART,
+    EdgeRecords,
+    U,
+    V,
+    detach,
+    free_record,
+    home_of,
+    place_of,
+)
 from d3gnn.kernel.expiry_wheel import (
     advance_watermark,
     list_expired,
@@ -25,6 +36,7 @@ from d3gnn.kernel.operators.decisions import N_ADDS, DecisionRows, make_decision
 from d3gnn.kernel.operators.encode_events import EventEncoder, Events
 from d3gnn.kernel.operators.graph_state import Graph, GraphState, Plain
 from d3gnn.kernel.partitioners.base import CODE, Placement
+from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Ints, Ints32, Small
 
 
@@ -94,11 +106,10 @@ class Expirer:
         )
         codes = np.empty(len(vertices), np.int32)
         _delete_vertices(vertices, n + found, first_vertex, plain_graph, placement, *longer, codes)
-        pieces = [
-            self._deletes(Element.EDGE, src[:found], dst[:found], key[:found], deleted[:found]),
-            self._deletes(Element.VERTEX, codes, None, None, vertex_times),
-        ]
-        deletes = EventBatch.concat([piece for piece in pieces if len(piece)] or pieces[:1])
+        deletes = self._deletes(Element.EDGE, src[:found], dst[:found], key[:found], deleted[:found])
+        if len(codes):
+            of_vertices = self._deletes(Element.VERTEX, codes, None, None, vertex_times)
+            deletes = EventBatch.concat([deletes, of_vertices]) if found else of_vertices
         clocks = np.full(len(deletes), clock)
         return Expired(
             events._replace(time=np.concatenate([events.time, deletes.time])),
@@ -143,8 +154,9 @@ def _take(rows: Ints, wheel: Ints, time: int) -> tuple[Ints32, Ints]:
     found, expires = np.empty(count, np.int32), np.empty(count, np.int64)
     if count:
         list_expired(rows, first, found, expires)
-        order = np.argsort(expires, kind="stable")
-        found, expires = found[order], expires[order]
+        if (expires[1:] < expires[:-1]).any():
+            order = np.argsort(expires, kind="stable")
+            found, expires = found[order], expires[order]
     return found, expires
 
 
@@ -163,7 +175,14 @@ def _remove_edges(
         if out.adds.record[a] >= 0:
             table.fields[out.adds.record[a], ADDED] = a + 1
     found = 0
+    last = len(edges) - 1
     for i in range(len(edges)):
+        far, near = edges[min(last, i + 2 * AHEAD)], edges[min(last, i + AHEAD)]
+        fetch(table.fields, far)
+        fetch(table.key, far)
+        fetch(table.table, home_of(table, table.fields[near, U], table.fields[near, V], table.key[near]))
+        fetch(g.placement.vertex, table.fields[near, U])
+        fetch(g.placement.vertex, table.fields[near, V])
         r = edges[i]
         u, v = table.fields[r, U], table.fields[r, V]
         from_code, to_code = g.placement.vertex[u, CODE], g.placement.vertex[v, CODE]
