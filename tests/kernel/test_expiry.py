@@ -31,6 +31,7 @@ from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators import Partition
 from d3gnn.oracle import Oracle
 from d3gnn.testing import event_batches, schemas
+from d3gnn.testing.streams import Ids
 
 WIDTHS: Any = {"features": {"x": 1}, "edge_features": {"w": 1}}
 EXPIRING = schemas(edges=("simple", "multi", "keyed"), expiry=True)
@@ -88,7 +89,7 @@ def state_of(oracle: Oracle) -> dict[str, Any]:
 def test_the_log_has_what_expired_and_a_rebuild_goes_on_in_the_same_way(data: st.DataObject) -> None:
     schema = data.draw(EXPIRING, "schema")
     engine = Engine(schema)
-    ids = data.draw(st.sampled_from(["int", "str"]), "ids")
+    ids: Ids = data.draw(st.sampled_from(["int", "str"]), "ids")
     for events in data.draw(event_batches(schema, ids, n_vertices=4, max_batches=7), "stream"):
         engine.apply(events)
         if data.draw(st.booleans(), "rebuild"):

@@ -64,6 +64,9 @@ def measure_expiry(
 
     The graph has twice as many edges as the batches remove.
     """
+    import torch
+
+    torch.set_num_threads(1)
     settings = settings or ExpirySettings()
     groups = settings.timed + _SETTLE
     ttl = 4 * groups * _GAP

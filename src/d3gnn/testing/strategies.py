@@ -61,7 +61,7 @@ _ORDER = st.sampled_from([None, 0, 1, 2])
 
 
 #: Lifetimes are short, and some are those of half of the events' times.
-_LIFETIMES = st.sampled_from(
+_LIFETIMES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {"ttl": 4},
         {"ttl": 1},

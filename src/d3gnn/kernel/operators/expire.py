@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,7 +98,8 @@ class Expirer:
         longer = make_decisions(n + more)
         longer.counts[:] = decisions.counts
         longer.rows[:, : decisions.rows.shape[1]] = decisions.rows
-        src, dst, key = (np.empty(len(edges), dtype) for dtype in (np.int32, np.int32, np.int64))
+        src, dst = np.empty((2, len(edges)), np.int32)
+        key = np.empty(len(edges), np.int64)
         plain_graph, placement = state.plain_views()
         deleted = np.empty(len(edges), np.int64)
         found = _remove_edges(
@@ -138,7 +139,8 @@ def with_deletes(entry: LogEntry, deletes: LogEntry) -> LogEntry:
     """A log entry and the deletes that expiry adds to it."""
     if not len(entry):
         return deletes
-    events, columns = entry.events, {}
+    events = entry.events
+    columns: dict[str, Any] = {}
     for name in ("dst", "key"):
         here, there = getattr(events, name), getattr(deletes.events, name)
         if here is not None and there is not None and type(here) is not type(there):

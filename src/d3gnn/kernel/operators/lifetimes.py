@@ -28,13 +28,13 @@ def has_ttl(i: int, events: Events) -> bool:
 
 @inlined
 def _ttl_of(i: int, events: Events, rules: Rules) -> int:
-    return events.ttl[i] if has_ttl(i, events) else rules.ttl
+    return int(events.ttl[i]) if has_ttl(i, events) else rules.ttl
 
 
 @inlined
 def _vertex_ttl_of(i: int, events: Events, rules: Rules) -> int:
     if events.element[i] == _VERTEX and has_ttl(i, events):
-        return max(events.ttl[i], rules.vertex_ttl)
+        return max(int(events.ttl[i]), rules.vertex_ttl)
     return rules.vertex_ttl
 
 
