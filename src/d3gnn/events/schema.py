@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from d3gnn.events.event import DEFAULT_FEATURE
-from d3gnn.events.expiry import Duration, Expiry, duration
+from d3gnn.events.expiry import NEVER, Duration, Expiry, duration
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
@@ -96,9 +96,10 @@ class GraphSchema:
                 "edges='append' keeps no edge table, so its edges cannot expire: use edges='multi', or no ttl"
             )
         _, vertex_ttl, _ = self.expiry or Expiry(0)
+        lifetime = "never" if self.ttl == NEVER else self.ttl
         if vertex_ttl is not None and vertex_ttl < self.ttl:  # type: ignore[operator]  # integers by now
             raise ValueError(
-                f"vertex_ttl={vertex_ttl}: must be at least the ttl of edges ({self.ttl}), since a vertex "
+                f"vertex_ttl={vertex_ttl}: must be at least the ttl of edges ({lifetime}), since a vertex "
                 "must not expire before its edges"
             )
 
