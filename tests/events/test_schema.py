@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -71,3 +73,35 @@ class TestForModel:
     def test_features_that_do_not_fit_are_named(self) -> None:
         with pytest.raises(ValueError, match=r"takes 16 inputs.*9 wide.*x \(8\), risk \(1\)"):
             SCHEMA.for_model(16)
+
+
+@pytest.mark.parametrize(
+    ("given", "microseconds"),
+    [("30d", 30 * 86_400_000_000), ("1.5 h", 5_400_000_000), (timedelta(minutes=2), 120_000_000), (7, 7)],
+)
+def test_lifetimes_are_text_timedeltas_or_integers(given: Any, microseconds: int) -> None:
+    schema = GraphSchema(ttl=given, vertex_ttl=given, idle=given)
+    assert schema.expiry == (microseconds, microseconds, microseconds)
+    assert GraphSchema(**schema.to_dict()) == schema
+
+
+def test_a_schema_without_lifetimes_is_written_as_before_there_were_any() -> None:
+    assert not {"ttl", "vertex_ttl", "idle"} & set(GraphSchema().to_dict())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ttl": "30 days"}, "ttl='30 days': must be a number with a unit"),
+        ({"ttl": 0}, "ttl=0"),
+        ({"ttl": True}, "ttl=True"),
+        ({"ttl": 5, "vertex_ttl": "never"}, "vertex_ttl='never'"),
+        ({"vertex_ttl": "1d"}, "vertex_ttl='1d' needs ttl="),
+        ({"ttl": "2d", "vertex_ttl": "1d"}, "vertex_ttl=86400000000: must be at least"),
+        ({"ttl": "never", "vertex_ttl": "1d"}, "must be at least the ttl of edges"),
+        ({"ttl": 5, "edges": "append"}, "edges='append' keeps no edge table"),
+    ],
+)
+def test_bad_lifetimes(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        GraphSchema(**settings)

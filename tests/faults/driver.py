@@ -1,5 +1,6 @@
 """A pipeline in a process of its own, to be killed: `python driver.py FOLDER TASKS`."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from d3gnn.testing.pipelines import PipelineRun
 
 
 def main(folder: Path, tasks: int) -> None:
-    spark = session("local[2]", "faults")
-    run = PipelineRun(spark, folder, GraphSchema(features={"x": 3}), tasks=tasks)
+    schema = GraphSchema(**json.loads((folder / "schema.json").read_text()))
+    run = PipelineRun(session("local[2]", "faults"), folder, schema, tasks=tasks)
     running = run.start(restarts=20)
     running.awaitTermination()
     (folder / "restarts").write_text(str(running.restarted))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,9 +23,12 @@ OPERATORS = ["partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"
 BATCHES = len(OPERATORS) + 2
 
 
-def write_stream(folder: Path) -> TableChecker:
-    """Write a file per batch; the checker has the expected table after each of them."""
+def write_stream(folder: Path, *, expires: bool = False) -> TableChecker:
+    """Write the schema and a file per batch; the checker has the expected table after each batch."""
     schema = GraphSchema(features={"x": 3})
+    if expires:
+        schema = replace(schema, ttl=90, vertex_ttl=100)
+    (folder / "schema.json").write_text(json.dumps(schema.to_dict()))
     checker = TableChecker(EventFiles(folder / "in"), schema, GraphSAGE(3, 8, 2, 4, seed=3))
     stream = random_batches(
         schema, seed=4, n_batches=BATCHES, batch_size=60, n_vertices=40, delete_vertex=0.05
@@ -53,7 +58,8 @@ in_both_shapes = pytest.mark.parametrize("tasks", [1, 2], ids=["one task", "two 
 @in_both_shapes
 @pytest.mark.parametrize("when", ["during", "after"])
 def test_a_worker_is_killed_in_each_operator(tmp_path: Path, tasks: int, when: str) -> None:
-    checker = write_stream(tmp_path)
+    # Edges expire in some of the tests, so that both are killed in the middle.
+    checker = write_stream(tmp_path, expires=when == "during")
     (tmp_path / "kills").mkdir()
     # After the version is stamped, all operators run the same code: a selection is enough by default. In one
     # task, the whole chain has one version.

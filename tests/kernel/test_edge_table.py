@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from d3gnn.events import Event, EventBatch, GraphSchema, Key, delete_edge, delete_vertex, edge, vertex
+from d3gnn.events import (
+    EdgeMode,
+    Event,
+    EventBatch,
+    GraphSchema,
+    Key,
+    delete_edge,
+    delete_vertex,
+    edge,
+    vertex,
+)
 from d3gnn.kernel.blocks import Block, BlockKind, block_keys
 from d3gnn.kernel.operators import Partition
 from d3gnn.oracle import Oracle
@@ -97,7 +107,9 @@ def run(partition: Partition, stream: list[list[Event]]) -> Receiver:
 
 @given(data=st.data())
 def test_blocks_describe_the_graph_of_the_oracle(data: st.DataObject) -> None:
-    schema = data.draw(schemas(), "schema")
+    expiry = data.draw(st.booleans(), "expiry")
+    modes: tuple[EdgeMode, ...] = ("simple", "multi", "keyed", "append")
+    schema = data.draw(schemas(edges=modes[:3] if expiry else modes, expiry=expiry), "schema")
     stream = data.draw(event_batches(schema, "str", n_vertices=4, max_events=25), "stream")
     parts = data.draw(st.integers(1, 3), "parts")
     run(Partition(schema, parts, data.draw(st.sampled_from(["random", "hdrf"]), "partitioner")), stream)

@@ -53,6 +53,16 @@ def test_queries_in_a_union_with_events(spark: SparkSession) -> None:
     assert not rows(bad)
 
 
+def test_edges_with_a_lifetime(spark: SparkSession) -> None:
+    lives = spark.createDataFrame([(1, 2, 60), (2, 3, None), (3, 4, 0)], "src int, dst int, life int")
+    events = from_edges(lives, ttl="life")
+    assert types(events)["ttl"] == "bigint"
+    good, bad = validate(events, GraphSchema(ttl=5))
+    assert [row[-1] for row in rows(good.orderBy("src"))] == [60, None]
+    assert [row.reason for row in bad.collect()] == [Reason.WRONG_TTL.text]
+    assert validate(events, GraphSchema())[1].count() == 2
+
+
 def test_edges_with_all_columns(spark: SparkSession) -> None:
     when = F.timestamp_micros(F.lit(1_700_000_000_000_001))
     edges = spark.sql("select 'ann' as u, 'bob' as v, 7 as k, 0.5D as weight, 'w' as n, 'update' as what")
@@ -181,7 +191,8 @@ def as_table(events: list[Event]) -> pa.Table:
 @settings(max_examples=8, phases=[Phase.generate])  # shrinking takes minutes here
 @given(data=st.data())
 def test_validate_agrees_with_check_on_small_streams(spark: SparkSession, data: st.DataObject) -> None:
-    schema = data.draw(schemas())
+    expiring = schemas(edges=("simple", "multi", "keyed"), expiry=True)
+    schema = data.draw(schemas() | expiring)
     ids: Ids = data.draw(st.sampled_from(["int", "str"]))
     batches = [b for b in data.draw(event_batches(schema, ids, max_batches=1, max_events=60)) if b]
     agrees(spark, [as_table(batch) for batch in batches], schema)

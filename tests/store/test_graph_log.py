@@ -71,13 +71,15 @@ def write(
     return partition, entries
 
 
+#: Those of the event format in a store without lifetimes.
+COLUMNS = [name for name in Event._fields if name != "ttl"]
+
+
 def rows(entry: LogEntry) -> list[tuple[Any, ...]]:
     """An entry as plain values, with the arrivals of the entry."""
     events = entry.events if entry.arrival is None else replace(entry.events, arrival=entry.arrival)
     table = replace(events, origin=None).to_arrow()
-    columns = [
-        table[c].to_pylist() if c in table.column_names else [None] * len(entry) for c in Event._fields
-    ]
+    columns = [table[c].to_pylist() if c in table.column_names else [None] * len(entry) for c in COLUMNS]
     return list(zip(*columns, entry.part.tolist(), strict=True))
 
 
@@ -614,7 +616,7 @@ def test_spark_reads_the_log_as_one_table(tmp_path: Path) -> None:
         log = open_log(folders[-1], ids, keys, schema)
         _, entries = write(log, schema, stream)
         log.compact(2)
-        names = [*Event._fields, "part", "batch"]
+        names = [*COLUMNS, "part", "batch"]
         expected.append(
             [
                 dict(zip(names, (*row, b), strict=True))

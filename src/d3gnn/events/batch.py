@@ -31,7 +31,9 @@ from d3gnn.events.event import NO_TIME, Element, Event, Op
 from d3gnn.events.keys import IntKeys, Keys, concat_keys, keys_from_arrow, keys_of, null_keys
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
 
-_COLUMNS = ["element", "src", "time", "dst", "key", "feature", "arrival", "partition", "offset", "origin"]
+_COLUMNS = [
+    "element", "src", "time", "dst", "key", "feature", "arrival", "partition", "offset", "ttl", "origin",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class EventBatch:
     arrival: Ints | None = None
     partition: Ints | None = None
     offset: Ints | None = None
+    #: The lifetime of each new edge that has one of its own; 0 in deletes that expiry made.
+    ttl: Ints | None = None
     #: The original rows, for dead letters.
     origin: pa.Table | Sequence[Event] | None = None
 
@@ -73,7 +77,9 @@ class EventBatch:
         return len(self.op)
 
     @staticmethod
-    def edges(src: Any, dst: Any, *, time: Any = None, op: Op = Op.CREATE, arrival: Any = None) -> EventBatch:
+    def edges(
+        src: Any, dst: Any, *, time: Any = None, op: Op = Op.CREATE, arrival: Any = None, ttl: Any = None
+    ) -> EventBatch:
         """Events of edges, from arrays or lists of ids; `time` and `arrival` take datetimes as well.
 
         >>> from datetime import datetime
@@ -89,6 +95,7 @@ class EventBatch:
             dst=dst,
             time=as_times(time, n),
             arrival=None if arrival is None else as_times(arrival, n),
+            ttl=None if ttl is None else np.asarray(ttl, np.int64),
         )
 
     @staticmethod
@@ -111,7 +118,7 @@ class EventBatch:
     def _from_rows(rows: list[Event]) -> EventBatch:
         rows = with_integer_times(rows)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(Event._fields)
-        op, element, src, dst, key, feature, value, time, arrival, partition, offset = columns
+        op, element, src, dst, key, feature, value, time, arrival, partition, offset, ttl = columns
         names, codes = encode_names(feature)
         lengths = [0 if v is None else len(v) for v in value]
         flat = [x for v in value if v is not None for x in v]
@@ -131,6 +138,7 @@ class EventBatch:
             arrival=optional_ints(arrival),
             partition=optional_ints(partition),
             offset=optional_ints(offset),
+            ttl=optional_ints(ttl),
             origin=rows,
         )
 
@@ -165,6 +173,7 @@ class EventBatch:
             arrival=arrow_ints(table, "arrival", None),
             partition=arrow_ints(table, "partition", None),
             offset=arrow_ints(table, "offset", None),
+            ttl=arrow_ints(table, "ttl", None),
             origin=table,
         )
 
@@ -188,7 +197,7 @@ class EventBatch:
                 pa.array(self.values, pa.float32()),
                 mask=pa.array(self.value_offsets[1:] == self.value_offsets[:-1]),
             )
-        for name in ("arrival", "partition", "offset"):
+        for name in ("arrival", "partition", "offset", "ttl"):
             column = getattr(self, name)
             if column is not None:
                 columns[name] = nullable_ints(column)
@@ -235,7 +244,7 @@ class EventBatch:
         return EventBatch(
             self.op[begin:end], self.element[begin:end], keys(self.src), self.time[begin:end],
             keys(self.dst), keys(self.key), cut(self.feature), self.names, values, offsets,
-            cut(self.arrival), cut(self.partition), cut(self.offset),
+            cut(self.arrival), cut(self.partition), cut(self.offset), cut(self.ttl),
             origin.slice(begin, end - begin) if isinstance(origin, pa.Table) else cut(origin),
         )  # fmt: skip
 
@@ -269,6 +278,7 @@ class EventBatch:
             arrival=pick(self.arrival),
             partition=pick(self.partition),
             offset=pick(self.offset),
+            ttl=pick(self.ttl),
             origin=None,
         )
 
@@ -314,6 +324,7 @@ class EventBatch:
             arrival=join("arrival", NO_TIME, np.int64),
             partition=join("partition", NO_TIME, np.int64),
             offset=join("offset", NO_TIME, np.int64),
+            ttl=join("ttl", NO_TIME, np.int64),
         )
 
 

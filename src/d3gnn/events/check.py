@@ -38,6 +38,7 @@ class Reason(IntEnum):
     NO_SUCH_EDGE = 23
     UNEXPECTED_VALUE = 24
     NO_ANSWER = 25
+    WRONG_TTL = 40
 
     @property
     def is_dead(self) -> bool:
@@ -52,7 +53,7 @@ class Reason(IntEnum):
 _TEXT = {
     Reason.APPLIED: "applied",
     Reason.REPEATED: "a repeat: nothing to change",
-    Reason.LATE: "late: a newer value, or a newer delete of the vertex, was applied before",
+    Reason.LATE: "late: a newer value or delete was applied before, or what it creates would have expired",
     Reason.NULL_ID: "the id of the vertex, or of one end of the edge, is null (or beyond 64 bits)",
     Reason.NULL_TIME: "the event time is null",
     Reason.UNKNOWN_OPERATION: "the operation is not create, update or delete (of a query: not create)",
@@ -69,6 +70,7 @@ _TEXT = {
     Reason.NO_SUCH_EDGE: "the edge does not exist",
     Reason.UNEXPECTED_VALUE: "a delete or a query must not have a value",
     Reason.NO_ANSWER: "a query, but the model has no pair head (LinkPredictor, Similarity)",
+    Reason.WRONG_TTL: "the ttl is not above 0, creates no edge or vertex, or the schema has none for these",
 }
 
 
@@ -100,6 +102,8 @@ def check(batch: EventBatch, schema: GraphSchema) -> Small:
         if schema.edges == "append":
             mark(is_edge & ((op != Op.CREATE) | (element == Element.EDGE_FEATURE)), Reason.APPEND_ONLY)
     _mark_values(batch, schema, mark)
+    if batch.ttl is not None:
+        _mark_ttl(batch, schema, batch.ttl, mark)
     return reason
 
 
@@ -172,6 +176,15 @@ def _mark_values(batch: EventBatch, schema: GraphSchema, mark: _Mark) -> None:
     bad_before = np.concatenate([[0], np.cumsum(~np.isfinite(batch.values))])
     bad = bad_before[batch.value_offsets[1:]] > bad_before[batch.value_offsets[:-1]]
     mark(bad, Reason.NOT_FINITE)
+
+
+def _mark_ttl(batch: EventBatch, schema: GraphSchema, ttl: Ints, mark: _Mark) -> None:
+    """A ttl belongs to the create of an edge or a vertex, and, as 0, to a delete that expiry made."""
+    expires = np.zeros(len(Element) + 1, np.bool_)  # the last one: unknown elements
+    expires[Element.EDGE], expires[Element.VERTEX] = schema.ttl is not None, schema.vertex_ttl is not None
+    fits = expires[np.minimum(batch.element, len(Element))]
+    fits &= ((batch.op == Op.CREATE) & (ttl > 0)) | ((batch.op == Op.DELETE) & (ttl == 0))
+    mark((ttl != NO_TIME) & ~fits, Reason.WRONG_TTL)
 
 
 def _about_values(element: Small) -> Array:

@@ -1,35 +1,53 @@
-"""Lengths of time in settings."""
+"""Lengths of event time in settings."""
 
 from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
-_MICROSECOND = timedelta(microseconds=1)
-#: The longest one: 146,000 years.
+import numpy as np
+
+#: A duration: text with a unit, a timedelta, or an integer in the unit of the event times.
+Duration = str | timedelta | int
+
+#: The lifetime, and the expiry, of what never expires.
+NEVER = int(np.iinfo(np.int64).max)
+#: The longest other lifetime, so that clocks and lifetimes can be added.
 _LONGEST = 2**62
+_MICROSECONDS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "min": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}
 
 
-def duration(name: str, given: object) -> int:
-    """A length of event time in microseconds, from `"30d"` or a `timedelta`; an integer stays as it is.
+def duration(name: str, given: Any, *, never: bool = False) -> int:
+    """A duration as an integer; `never` allows the text `never`.
 
-    `name` is the setting, for errors.
-
-    >>> duration("tombstones", "1.5h"), duration("tombstones", timedelta(days=1)), duration("tombstones", 7)
-    (5400000000, 86400000000, 7)
+    >>> duration("ttl", "30d"), duration("ttl", timedelta(seconds=2)), duration("ttl", 5)
+    (2592000000000, 2000000, 5)
     """
-    length = None
+    found: int | None = None
     if isinstance(given, timedelta):
-        length = given // _MICROSECOND
-    elif isinstance(given, str) and (match := _TEXT.fullmatch(given)):
-        length = round(float(match[1]) * _UNITS[match[2]] * 1_000_000)
-    elif isinstance(given, int) and not isinstance(given, bool):
-        length = given
-    if length is None or not 1 <= length <= _LONGEST:
+        found = given // timedelta(microseconds=1)
+    elif isinstance(given, str):
+        if never and given == "never":
+            return NEVER
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", given)
+        if match is not None and match[2] in _MICROSECONDS:
+            found = round(float(match[1]) * _MICROSECONDS[match[2]])
+    elif isinstance(given, int | np.integer) and not isinstance(given, bool):
+        found = NEVER if never and given == NEVER else int(given)
+    if found is None or not (1 <= found <= _LONGEST or (never and found == NEVER)):
+        units = ", ".join(unit for unit in _MICROSECONDS if unit != "min")
         raise ValueError(
-            f"{name}={given!r}: give a length of time such as '30d', '12h', '5m' or '30s', a timedelta, or a "
-            "number of microseconds"
+            f"{name}={given!r}: must be a number with a unit ({units}), as in '30d'; a timedelta; or an "
+            "integer above 0 in the unit of the event times" + ("; or 'never'" if never else "")
         )
-    return length
+    return found

@@ -50,6 +50,7 @@ class Event(NamedTuple):
     and, in a keyed multigraph, `key`. A query asks for the score of the pair `src`, `dst`.
 
     `time` and `arrival` are microseconds since 1970, any other integers that order the events, or datetimes.
+    `ttl` is the lifetime of an edge that expires earlier or later than others, in the unit of `time`.
 
     >>> Event("create", "edge", "ann", "bob", time=1)
     create edge ann -> bob at 1
@@ -66,6 +67,7 @@ class Event(NamedTuple):
     arrival: Time | None = None
     partition: int | None = None
     offset: int | None = None
+    ttl: int | None = None
 
     def __repr__(self) -> str:
         text = f"{self.op} {self.element} {self.src}"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from d3gnn.events.duration import duration
+from d3gnn.events.duration import NEVER, Duration, duration
 from d3gnn.events.event import DEFAULT_FEATURE
+from d3gnn.events.expiry import Expiry
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
@@ -39,6 +39,14 @@ class GraphSchema:
         another vertex is deleted at an event time that is later by more than this. `"30d"` (s, m, h, d), a
         `timedelta`, or a number in the unit of the event times (microseconds, if they are timestamps). None:
         for ever.
+    ttl:
+        Lifetime of an edge after its last event, by event time: text such as `30d`, a timedelta, or an
+        integer in the unit of the event times. Then the edge is deleted. `never`: only edges whose own event
+        has a `ttl` expire. By default, no edge expires. See docs/expiry.md.
+    vertex_ttl:
+        Lifetime of a vertex after the last event of it and of its edges; at least `ttl`.
+    idle:
+        How far the newest event time may stay behind the clock: an idle stream expires by the clock.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
@@ -51,7 +59,10 @@ class GraphSchema:
     features: Mapping[str, int] = field(default_factory=dict)
     edge_features: Mapping[str, int] = field(default_factory=dict)
     label_width: int = 1
-    tombstones: int | str | timedelta | None = None
+    tombstones: Duration | None = None
+    ttl: Duration | None = None
+    vertex_ttl: Duration | None = None
+    idle: Duration | None = None
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -70,6 +81,7 @@ class GraphSchema:
             raise ValueError(f"label_width={self.label_width}: must be at least 1")
         if self.tombstones is not None:
             object.__setattr__(self, "tombstones", duration("tombstones", self.tombstones))
+        self._check_expiry()
 
     @property
     def width(self) -> int:
@@ -80,6 +92,32 @@ class GraphSchema:
     def keep_deletes(self) -> int:
         """`tombstones` as an integer; -1: for ever."""
         return self.tombstones if isinstance(self.tombstones, int) else -1
+
+    @property
+    def expiry(self) -> Expiry | None:
+        """The lifetimes as integers; None if nothing expires."""
+        return None if self.ttl is None else Expiry(self.ttl, self.vertex_ttl, self.idle)  # type: ignore[arg-type]
+
+    def _check_expiry(self) -> None:
+        for name in ("ttl", "vertex_ttl", "idle"):
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, duration(name, given, never=name == "ttl"))
+                if self.ttl is None:
+                    raise ValueError(f"{name}={given!r} needs ttl=: without it, no edge expires")
+        if self.ttl is None:
+            return
+        if self.edges == "append":
+            raise ValueError(
+                "edges='append' keeps no edge table, so its edges cannot expire: use edges='multi', or no ttl"
+            )
+        _, vertex_ttl, _ = self.expiry or Expiry(0)
+        lifetime = "never" if self.ttl == NEVER else self.ttl
+        if vertex_ttl is not None and vertex_ttl < self.ttl:  # type: ignore[operator]  # integers by now
+            raise ValueError(
+                f"vertex_ttl={vertex_ttl}: must be at least the ttl of edges ({lifetime}), since a vertex "
+                "must not expire before its edges"
+            )
 
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
@@ -115,9 +153,8 @@ class GraphSchema:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
         plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
-        if self.tombstones is None:  # stores that were created before this setting do not have it
-            del plain["tombstones"]
-        return plain
+        # What is not set is left out: a store that is older than a setting has the same schema.
+        return {k: v for k, v in plain.items() if v is not None}
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)

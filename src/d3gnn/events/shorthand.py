@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from d3gnn.events.duration import Duration, duration
 from d3gnn.events.event import Event, Time
 from d3gnn.events.keys import Key
 
@@ -37,13 +38,17 @@ def edge(
     key: Key | None = None,
     time: Time = 0,
     name: str | None = None,
+    ttl: Duration | None = None,
 ) -> Event:
     """Create an edge, and its ends if they do not exist yet; with a feature if a value is given.
+
+    `ttl` is its lifetime, if it differs from that of other edges (see docs/expiry.md).
 
     >>> edge("ann", "bob", time=1)
     create edge ann -> bob at 1
     """
-    return Event("create", "edge", src, dst, key, value=value, time=time, feature=name)
+    lifetime = None if ttl is None else duration("ttl", ttl)
+    return Event("create", "edge", src, dst, key, value=value, time=time, feature=name, ttl=lifetime)
 
 
 def delete_edge(src: Key, dst: Key, *, key: Key | None = None, time: Time = 0) -> Event:

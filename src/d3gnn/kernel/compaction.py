@@ -11,6 +11,7 @@ from d3gnn.events import Element, EventBatch, GraphSchema, Op
 from d3gnn.events.check import feature_index
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import Keys
+from d3gnn.kernel.expiry_wheel import EXPIRES, TTL
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.decisions import (
     Adds,
@@ -44,7 +45,7 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
     pieces = [
         _deletes(graph, partition),
         _vertices(events, decisions, graph, partition),
-        _edges(whole, decisions, graph, feature),
+        _edges(whole, decisions, graph, feature, partition),
         _features(events, decisions, graph, feature),
         _labels(graph, partition),
     ]
@@ -85,7 +86,11 @@ def _vertices(events: EventBatch, decisions: DecisionRows, graph: Graph, partiti
     vertex, event = vertex[is_live], event[is_live]
     placed = graph.placement.vertex[vertex]
     src = partition.ids.keys.take(placed[:, CODE])
-    return LogEntry(_vertex_creates(events, src, event), placed[:, MASTER_PART])
+    creates = _vertex_creates(events, src, event)
+    if partition.schema.vertex_ttl is not None:  # until then, whatever prolonged the vertex so far
+        ttl = graph.vertex_expiry[vertex, EXPIRES] - creates.time
+        creates = replace(creates, ttl=ttl)
+    return LogEntry(creates, placed[:, MASTER_PART])
 
 
 def _vertex_creates(events: EventBatch, src: Keys, event: Array) -> EventBatch:
@@ -100,10 +105,13 @@ def _vertex_creates(events: EventBatch, src: Keys, event: Array) -> EventBatch:
     )
 
 
-def _edges(whole: LogEntry, decisions: DecisionRows, graph: Graph, feature: Array) -> LogEntry:
+def _edges(
+    whole: LogEntry, decisions: DecisionRows, graph: Graph, feature: Array, partition: Partition
+) -> LogEntry:
     """Edges in the order of their creation, each followed by its features.
 
-    A feature event sets the newest parallel copy, so it must come before the next copy.
+    A feature event sets the newest parallel copy, so it must come before the next copy. A repeated create
+    that prolongs its edge comes behind them.
     """
     events, adds = whole.events, decisions.of(Adds)
     survives = np.zeros(len(adds.event), np.bool_)
@@ -113,9 +121,34 @@ def _edges(whole: LogEntry, decisions: DecisionRows, graph: Graph, feature: Arra
     edges = replace(events.take(created), values=None, value_offsets=None, feature=None, names=())
     edge_entry = LogEntry(edges, whole.part[created])
     record, event = decisions.of(EdgeFeatureUpdates)
-    if not len(record) or not len(kept):
+    if not len(kept) or (not len(record) and partition.schema.ttl is None):
         return edge_entry
     kept_record = adds.record[kept]
+    pieces, positions = [edge_entry], [np.arange(len(kept))]
+    newest = edges.time.copy()
+    if len(record):
+        edge, event = _last_edge_features(adds, kept, record, event, feature)
+        features = _as_values(events.take(event), Element.EDGE_FEATURE)
+        pieces.append(features)
+        positions.append(edge)
+        np.maximum.at(newest, edge, features.events.time)
+    if partition.schema.ttl is not None:
+        expiry = partition.edge_expiry()[kept_record]
+        last = expiry[:, EXPIRES] - expiry[:, TTL]
+        prolonged = np.flatnonzero(last > newest)
+        repeats = replace(edges.take(prolonged), time=last[prolonged], ttl=None)
+        pieces.append(_without_part(repeats))
+        positions.append(prolonged)
+    both = LogEntry.concat(pieces)
+    order = np.argsort(np.concatenate(positions), kind="stable")
+    return LogEntry(both.events.take(order), both.part[order])
+
+
+def _last_edge_features(
+    adds: Adds, kept: Array, record: Array, event: Array, feature: Array
+) -> tuple[Array, Array]:
+    """The last event of each feature of the kept edges: the edge, and the event."""
+    created, kept_record = adds.event[kept], adds.record[kept]
     edge_of_record = np.full(int(max(record.max(), kept_record.max())) + 1, -1, np.int64)
     edge_of_record[kept_record] = np.arange(len(kept))
     edge = edge_of_record[record]
@@ -123,11 +156,7 @@ def _edges(whole: LogEntry, decisions: DecisionRows, graph: Graph, feature: Arra
     of_edge = (edge >= 0) & (event >= created[np.maximum(edge, 0)])
     edge, event = edge[of_edge], event[of_edge]
     last = _last_of_each(edge, feature[event])
-    edge, event = edge[last], event[last]
-    features = _as_values(events.take(event), Element.EDGE_FEATURE)
-    both = LogEntry.concat([edge_entry, features])
-    order = np.argsort(np.concatenate([np.arange(len(kept)), edge]), kind="stable")
-    return LogEntry(both.events.take(order), both.part[order])
+    return edge[last], event[last]
 
 
 def _features(events: EventBatch, decisions: DecisionRows, graph: Graph, feature: Array) -> LogEntry:
@@ -141,7 +170,7 @@ def _features(events: EventBatch, decisions: DecisionRows, graph: Graph, feature
 def _as_values(events: EventBatch, element: Element) -> LogEntry:
     """Events that set or delete features, whatever their element was."""
     op = np.where(events.op == Op.DELETE, Op.DELETE, Op.CREATE).astype(np.int8)
-    return _without_part(replace(events, element=np.full(len(events), element, np.int8), op=op))
+    return _without_part(replace(events, element=np.full(len(events), element, np.int8), op=op, ttl=None))
 
 
 def _labels(graph: Graph, partition: Partition) -> LogEntry:

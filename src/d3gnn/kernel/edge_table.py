@@ -6,12 +6,14 @@ freed when the table is rebuilt, which makes deleting a vertex cheap.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import compiled, inlined, lean
+from d3gnn.kernel.expiry_wheel import EDGE_COLUMNS, NEWER, unlink
 from d3gnn.kernel.hashing import mix
 from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Bytes, Floats, Ints, Ints32
@@ -21,6 +23,8 @@ COUNT, USED, MASK = 0, 1, 2
 # Rows of `Graph.parts`, counters by part: next row of a master, next slot of a replica and of an edge, first
 # free record plus 1 (0: none), number of edges.
 NEXT_ROW, NEXT_SLOT, NEXT_EDGE, FREE_EDGE, LOAD = range(5)
+
+_NO_WHEEL = np.zeros(0, np.int64)
 
 # Columns of `EdgeRecords.fields`: one record is one cache line.
 U, V, PART, SLOT, OLDER, ADDED = range(6)
@@ -41,12 +45,19 @@ class EdgeRecords(NamedTuple):
     value_time: Ints
     value_known: Bytes
     counters: Ints  # [COUNT: entries in the table, USED: records, MASK: size of the table minus 1]
+    expiry: Ints  # [record, EDGE_COLUMNS of the expiry wheel]; without columns if nothing expires
+    wheel: Ints  # empty if nothing expires
 
 
 class EdgeTable:
-    """The arrays of the table. `features` is the number of edge features, `width` that of their values."""
+    """The arrays of the table. `features` is the number of edge features, `width` that of their values.
 
-    def __init__(self, part_state: PartState, features: int, width: int) -> None:
+    `wheel` is the expiry wheel of the edges; None if edges do not expire.
+    """
+
+    def __init__(
+        self, part_state: PartState, features: int, width: int, wheel: Callable[[], Ints] | None = None
+    ) -> None:
         self._part_state, self._counters = part_state, part_state.counters("edges", 3)
         self._table = part_state.array("edge_table", np.int32)
         self._columns = [
@@ -55,15 +66,18 @@ class EdgeTable:
             part_state.array("edge_value", np.float32, width),
             part_state.array("edge_value_time", np.int64, features),
             part_state.array("edge_value_known", np.uint8, features),
+            part_state.array("edge_expiry", np.int64, EDGE_COLUMNS if wheel else 0),
         ]
+        self._wheel = wheel or _no_wheel
         self._generation = -1
 
     def views(self) -> EdgeRecords:
         if self._generation != self._part_state.generation:
-            fields, key, value, value_time, value_known = (column.data for column in self._columns)
+            fields, key, value, value_time, value_known, expiry = (column.data for column in self._columns)
             self._views = EdgeRecords(
-                self._table.data, fields, key, value, value_time, value_known, self._counters
-            )
+                self._table.data, fields, key, value, value_time, value_known, self._counters, expiry,
+                self._wheel(),
+            )  # fmt: skip
             self._generation = self._part_state.generation
         return self._views
 
@@ -84,6 +98,10 @@ class EdgeTable:
         # The array grows in proportion, so its length need not be a power of two.
         self._counters[MASK] = (1 << (len(self._table.data).bit_length() - 1)) - 1
         _rebuild(self.views())
+
+
+def _no_wheel() -> Ints:
+    return _NO_WHEEL
 
 
 @inlined
@@ -130,6 +148,30 @@ def vacate(records: EdgeRecords, at: np.uint64) -> None:
 
 
 @inlined
+def detach(records: EdgeRecords, at: np.uint64, r: int) -> None:
+    """Take a record out of the table and the chain of its parallel edges, whose place in the table is `at`.
+
+    Where edges expire, any of the chain may go; else only the newest does.
+    """
+    older = records.fields[r, OLDER]
+    if len(records.wheel) > 0:
+        newer = records.expiry[r, NEWER]
+        if newer > 0:
+            records.fields[newer - 1, OLDER] = older
+            if older > 0:
+                records.expiry[older - 1, NEWER] = newer
+            else:  # the oldest one, which the newest one knows
+                records.expiry[records.table[at] - 1, NEWER] = -newer
+            return
+        if older > 0:
+            records.expiry[older - 1, NEWER] = newer
+    if older > 0:
+        records.table[at] = older
+    else:
+        vacate(records, at)
+
+
+@inlined
 def new_record(records: EdgeRecords, part: int, parts: Ints) -> int:
     """A record of this part: a free one, with its slot, or a new one."""
     r = parts[FREE_EDGE, part] - 1
@@ -167,6 +209,8 @@ def _free_dead(records: EdgeRecords, live: Ints32, vertex: Ints32, parts: Ints) 
         if live[vertex[u, 0]] - 1 == u and live[vertex[v, 0]] - 1 == v:
             kept += 1
         else:
+            if len(records.wheel) > 0:
+                unlink(records.expiry, records.wheel, r)
             parts[LOAD, records.fields[r, PART]] -= 1
             free_record(records, r, parts)
     return kept

@@ -43,11 +43,14 @@ class MemoryLog:
     def __init__(self) -> None:
         self._entries: list[LogEntry] = []
         self._recent: list[LogEntry] = []
+        #: Number of events.
+        self.rows = 0
 
     def append(self, entry: LogEntry) -> None:
         if not len(entry):
             return
         self._recent.append(entry)
+        self.rows += len(entry)
         if len(self._recent) >= _MAX_RECENT:
             self._entries.append(LogEntry.concat(self._recent))
             self._recent = []
@@ -59,4 +62,4 @@ class MemoryLog:
 
     def replace(self, entry: LogEntry) -> None:
         """Replace the whole log by one entry."""
-        self._entries, self._recent = [entry], []
+        self._entries, self._recent, self.rows = [entry], [], len(entry)

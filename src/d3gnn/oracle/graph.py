@@ -6,38 +6,25 @@ It is written to be read, and shares no code with the operators that are tested 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from d3gnn.events import Element, Event, EventBatch, GraphSchema, Key, Op, Reason
-from d3gnn.events.check import check, feature_index, order
+from d3gnn.events.check import check, order
 from d3gnn.events.keys import Keys, keys_of
 from d3gnn.kernel.hashing import initial_values
+from d3gnn.oracle.changes import LABEL, Change, Value, columns_of
+from d3gnn.oracle.lifetimes import Lifetimes
 from d3gnn.types import Floats, Ints
 
-Value: TypeAlias = tuple[float, ...]
 #: Values by name, each with the time of its newest event; None if that event deleted it.
 Timed: TypeAlias = dict[str, tuple[int, Value | None]]
 #: What identifies an edge: its ends and its key.
 EdgeName: TypeAlias = tuple[Key, Key, Key | None]
-
-_LABEL = "label"
-
-
-class _Change(NamedTuple):
-    """A valid event, as its handler reads it."""
-
-    src: Key
-    dst: Key
-    key: Key | None
-    name: str
-    value: Value | None
-    time: int
 
 
 class Oracle:
@@ -47,6 +34,8 @@ class Oracle:
         What edges, features and labels the graph has.
     answers:
         Whether a model answers queries (`PairHead`); without one, every query is a dead letter.
+    replays:
+        Whether the events come from a graph log: what expired is among its deletes.
 
     >>> from d3gnn.events import delete_vertex, edge
     >>> oracle = Oracle(GraphSchema(features={"x": 2}))
@@ -56,7 +45,7 @@ class Oracle:
     (['ann', 'bob'], [('ann', 'bob')])
     """
 
-    def __init__(self, schema: GraphSchema, answers: bool = False) -> None:
+    def __init__(self, schema: GraphSchema, answers: bool = False, replays: bool = False) -> None:
         self.schema, self._answers = schema, answers
         self._id_type: type[Keys] | None = None
         self._key_type: type[Keys] | None = None
@@ -72,7 +61,8 @@ class Oracle:
         self._deleted_at: dict[Key, int] = {}
         #: Labels by id; a label may arrive before its vertex.
         self._labels: dict[Key, Timed] = {}
-        self._handlers: dict[tuple[int, int], Callable[[_Change], Reason]] = {
+        self._lifetimes: Lifetimes[EdgeName, Key] = Lifetimes(schema.expiry, frozen=replays)
+        self._handlers: dict[tuple[int, int], Callable[[Change], Reason]] = {
             (Element.VERTEX, Op.CREATE): self._create_vertex,
             (Element.VERTEX, Op.UPDATE): self._set_existing_vertex,
             (Element.VERTEX, Op.DELETE): self._delete_vertex,
@@ -90,17 +80,29 @@ class Oracle:
             (Element.LABEL, Op.DELETE): self._delete_label,
         }
 
-    def apply(self, events: EventBatch | pa.Table | Iterable[Event]) -> list[Reason]:
-        """Apply one batch. Returns the outcome of each event, in the order of the rows."""
+    def apply(
+        self, events: EventBatch | pa.Table | Iterable[Event], clock: int | None = None
+    ) -> list[Reason]:
+        """Apply one batch. Returns the outcome of each event, in the order of the rows.
+
+        `clock` is the time at which the batch is processed, for schemas with `idle`.
+        """
         batch = EventBatch.of(events)
         reasons = self._screen(batch)
-        elements, ops, columns = batch.element.tolist(), batch.op.tolist(), _columns(batch, self.schema)
+        elements, ops, columns = batch.element.tolist(), batch.op.tolist(), columns_of(batch, self.schema)
         positions = order(batch)
         with _no_collection():
             for i in range(len(batch)) if positions is None else positions.tolist():
                 if reasons[i] is Reason.APPLIED and elements[i] != Element.QUERY:
-                    change = _Change._make([column[i] for column in columns])
+                    change = Change._make([column[i] for column in columns])
                     reasons[i] = self._handlers[elements[i], ops[i]](change)
+        if self.schema.ttl is not None:
+            times = columns[5]
+            for i, reason in enumerate(reasons):
+                if reason is Reason.APPLIED and elements[i] != Element.QUERY:
+                    self._lifetimes.advance(times[i])
+            self._lifetimes.tick(clock)
+            self._expire()
         for i in np.flatnonzero(batch.element == Element.QUERY).tolist():
             if reasons[i] is Reason.APPLIED:
                 reasons[i] = self._ask(batch, columns[0][i], columns[1][i])
@@ -203,7 +205,14 @@ class Oracle:
                     reasons[i] = Reason.WRONG_ID_TYPE
         return reasons
 
-    def _is_late(self, change: _Change, *ids: Key) -> bool:
+    def _expire(self) -> None:
+        """Delete what has expired after a batch."""
+        for edge, copy in self._lifetimes.expired_edges():
+            self._remove_copy(edge, copy)
+        for id in self._lifetimes.expired_vertices():
+            self._remove_vertex(id)
+
+    def _is_late(self, change: Change, *ids: Key) -> bool:
         """Whether one of these vertices was deleted at a later time; unless that is forgotten, since a vertex
         was deleted so much later still.
         """
@@ -215,93 +224,145 @@ class Oracle:
                     return True
         return False
 
-    def _create_vertex(self, change: _Change) -> Reason:
+    def _create_vertex(self, change: Change) -> Reason:
         if change.value is not None:
             return self._set_feature(change)
         if self._is_late(change, change.src):
             return Reason.LATE
+        end = self._lifetimes.vertex_end(change.time, change.ttl)
         if change.src in self._features:
-            return Reason.REPEATED
-        self._ensure_vertex(change.src)
+            prolonged = self._lifetimes.prolong_vertex(change.src, end)
+            return Reason.APPLIED if prolonged else Reason.REPEATED
+        if self._lifetimes.has_passed(end):
+            return Reason.LATE
+        self._ensure_vertex(change.src, end)
         return Reason.APPLIED
 
-    def _set_feature(self, change: _Change) -> Reason:
+    def _set_feature(self, change: Change) -> Reason:
         if self._is_late(change, change.src):
             return Reason.LATE
-        return _set(self._ensure_vertex(change.src), change)
+        end = self._lifetimes.vertex_end(change.time, change.ttl)
+        if change.src not in self._features:
+            if self._lifetimes.has_passed(end):
+                return Reason.LATE
+            self._ensure_vertex(change.src, end)
+        return self._set_existing_vertex(change)
 
-    def _set_existing_vertex(self, change: _Change) -> Reason:
+    def _set_existing_vertex(self, change: Change) -> Reason:
         if change.src not in self._features:
             return Reason.NO_SUCH_VERTEX
-        return self._set_feature(change)
+        if self._is_late(change, change.src):
+            return Reason.LATE
+        reason = _set(self._features[change.src], change)
+        if reason is Reason.APPLIED:
+            end = self._lifetimes.vertex_end(change.time, change.ttl)
+            self._lifetimes.prolong_vertex(change.src, end)
+        return reason
 
-    def _delete_vertex(self, change: _Change) -> Reason:
+    def _delete_vertex(self, change: Change) -> Reason:
         if change.src not in self._features:
             return Reason.NO_SUCH_VERTEX
-        for edge in list(self._incident[change.src]):
-            while edge in self._copies:
-                self._remove_newest(edge)
-        del self._incident[change.src]
-        del self._features[change.src]
-        self._labels.pop(change.src, None)
-        self._deleted_at[change.src] = max(change.time, self._deleted_at.get(change.src, change.time))
+        self._remove_vertex(change.src)
+        if change.ttl is None:  # of a log: not one that expired
+            self._deleted_at[change.src] = max(change.time, self._deleted_at.get(change.src, change.time))
         return Reason.APPLIED
 
-    def _create_edge(self, change: _Change) -> Reason:
+    def _remove_vertex(self, id: Key) -> None:
+        for edge in list(self._incident[id]):
+            while edge in self._copies:
+                self._remove_copy(edge, self._copies[edge] - 1)
+        del self._incident[id]
+        del self._features[id]
+        self._labels.pop(id, None)
+        self._lifetimes.remove_vertex(id)
+
+    def _create_edge(self, change: Change) -> Reason:
         if self._is_late(change, change.src, change.dst):
             return Reason.LATE
-        self._ensure_vertex(change.src)
-        self._ensure_vertex(change.dst)
         edge = self._edge_name(change.src, change.dst, change.key)
         copies = self._copies.get(edge, 0)
         if copies == 0 or self.schema.edges in ("multi", "append"):
+            end = self._lifetimes.edge_end(change.time, change.ttl)
+            if self._lifetimes.has_passed(end):
+                return Reason.LATE
+            for id in (change.src, change.dst):
+                lives = max(end, self._lifetimes.vertex_end(change.time))
+                self._ensure_vertex(id, lives)
+                self._lifetimes.prolong_vertex(id, lives)
             self._copies[edge] = copies + 1
             self._incident[change.src][edge] = None
             self._incident[change.dst][edge] = None
+            self._lifetimes.add_edge(edge, change.time, change.ttl)
         elif change.value is None:
-            return Reason.REPEATED
+            return Reason.APPLIED if self._prolong_edge(edge, change.time) else Reason.REPEATED
         return Reason.APPLIED if change.value is None else self._set_existing_edge(change)
 
-    def _set_existing_edge(self, change: _Change) -> Reason:
+    def _prolong_edge(self, edge: EdgeName, time: int) -> bool:
+        """An event of an edge prolongs the edge and its ends; whether it does."""
+        if not self._lifetimes.prolong_edge(edge, time):
+            return False
+        end = max(self._lifetimes.newest_edge_end(edge), self._lifetimes.vertex_end(time))
+        for id in edge[:2]:
+            self._lifetimes.prolong_vertex(id, end)
+        return True
+
+    def _set_existing_edge(self, change: Change) -> Reason:
         edge = self._edge_name(change.src, change.dst, change.key)
         if edge not in self._copies:
             return Reason.NO_SUCH_EDGE
         if self._is_late(change, change.src, change.dst):
             return Reason.LATE
         newest = self._copies[edge] - 1
-        return _set(self._edge_features.setdefault((edge, newest), {}), change)
+        reason = _set(self._edge_features.setdefault((edge, newest), {}), change)
+        if reason is Reason.APPLIED:
+            self._prolong_edge(edge, change.time)
+        return reason
 
-    def _delete_edge(self, change: _Change) -> Reason:
+    def _delete_edge(self, change: Change) -> Reason:
         edge = self._edge_name(change.src, change.dst, change.key)
         if edge not in self._copies:
             return Reason.NO_SUCH_EDGE
-        self._remove_newest(edge)
+        copy: int | None = self._copies[edge] - 1
+        if change.ttl is not None and self.schema.edges == "multi":  # a delete that expiry made
+            copy = self._lifetimes.copy_that_ends(edge, change.time)
+        if copy is None:
+            return Reason.NO_SUCH_EDGE
+        self._remove_copy(edge, copy)
         return Reason.APPLIED
 
-    def _remove_newest(self, edge: EdgeName) -> None:
+    def _remove_copy(self, edge: EdgeName, copy: int) -> None:
         self._copies[edge] -= 1
+        for newer in range(copy, self._copies[edge]):
+            self._edge_features[edge, newer] = self._edge_features.get((edge, newer + 1), {})
         self._edge_features.pop((edge, self._copies[edge]), None)
+        self._lifetimes.remove_edge(edge, copy)
         if self._copies[edge] == 0:
             del self._copies[edge]
             for end in {edge[0], edge[1]}:
                 del self._incident[end][edge]
 
-    def _set_label(self, change: _Change) -> Reason:
+    def _set_label(self, change: Change) -> Reason:
         if self._is_late(change, change.src):
             return Reason.LATE
-        return _set(self._labels.setdefault(change.src, {}), change)
+        reason = _set(self._labels.setdefault(change.src, {}), change)
+        if reason is Reason.APPLIED and change.src in self._features:
+            self._lifetimes.prolong_vertex(change.src, self._lifetimes.vertex_end(change.time))
+        return reason
 
-    def _delete_label(self, change: _Change) -> Reason:
+    def _delete_label(self, change: Change) -> Reason:
         stored = self._labels.get(change.src, {})
         if _get(stored, change.name) is None:
             return Reason.REPEATED if change.src in self._features else Reason.NO_SUCH_VERTEX
-        return _set(stored, change)
+        return self._set_label(change)
 
-    def _ensure_vertex(self, id: Key) -> Timed:
+    def _ensure_vertex(self, id: Key, end: int) -> None:
+        """Create a vertex that lives until then, if it does not exist."""
         if id not in self._features:
             self._features[id] = {}
             self._incident[id] = {}
-        return self._features[id]
+            self._lifetimes.prolong_vertex(id, end)
+            for time, _ in self._labels.get(id, {}).values():  # a label that came first
+                self._lifetimes.prolong_vertex(id, self._lifetimes.vertex_end(time))
 
     def _edge_name(self, src: Key, dst: Key, key: Key | None) -> EdgeName:
         if not self.schema.directed and str(dst) < str(src):  # any total order will do
@@ -309,7 +370,7 @@ class Oracle:
         return src, dst, key
 
     def _known_labels(self) -> list[tuple[Key, Value]]:
-        known = ((id, _get(stored, _LABEL)) for id, stored in self._labels.items())
+        known = ((id, _get(stored, LABEL)) for id, stored in self._labels.items())
         return [(id, value) for id, value in known if value is not None]
 
 
@@ -317,28 +378,12 @@ def _get(store: Timed, name: str) -> Value | None:
     return store[name][1] if name in store else None
 
 
-def _set(store: Timed, change: _Change) -> Reason:
+def _set(store: Timed, change: Change) -> Reason:
     """Last writer wins, by event time and then by order. An event without a value deletes."""
     if change.name in store and change.time < store[change.name][0]:
         return Reason.LATE
     store[change.name] = (change.time, change.value)
     return Reason.APPLIED
-
-
-def _columns(batch: EventBatch, schema: GraphSchema) -> list[Sequence[Any]]:
-    """The columns of a batch as lists, one for each field of `_Change`."""
-    nothing: list[None] = [None] * len(batch)
-    src = batch.src.to_list()
-    dst = nothing if batch.dst is None else batch.dst.to_list()
-    key = nothing if batch.key is None or schema.edges != "keyed" else batch.key.to_list()
-    values: Sequence[Value | None] = nothing
-    if batch.values is not None and batch.value_offsets is not None:
-        flat = batch.values.tolist()
-        values = [tuple(flat[begin:end]) or None for begin, end in pairwise(batch.value_offsets.tolist())]
-    index = feature_index(batch, schema).tolist()
-    names = [_names(schema, element) for element in Element]
-    named = [names[e][i] if i >= 0 else "" for e, i in zip(batch.element.tolist(), index, strict=True)]
-    return [src, dst, key, named, values, batch.time.tolist()]
 
 
 @contextmanager
@@ -351,9 +396,3 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _names(schema: GraphSchema, element: Element) -> list[str]:
-    if element is Element.LABEL:
-        return [_LABEL]
-    return list(schema.features if element in (Element.VERTEX, Element.FEATURE) else schema.edge_features)

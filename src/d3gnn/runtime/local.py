@@ -154,10 +154,10 @@ class LocalEngine:
 
     def refresh(self) -> Updates:
         """Rebuild all state from the log: one full forward pass over the current graph."""
-        types = self.partition.types
+        types, watermark = self.partition.types, self.partition.watermark
         self._state.begin()
         self._state.reset()
-        self.partition.types = types
+        self.partition.types, self.partition.watermark = types, watermark
         planned = self._coordinator.rebuild(self.batch, NO_EVENTS, self._coordinator.clocks.batch)
         return self._run(planned, NO_EVENTS)
 
@@ -238,6 +238,7 @@ class LocalEngine:
         saved = SavedEngine.read(Path(folder))
         engine = LocalEngine(saved.model, arrays=arrays, **saved.arguments)
         engine.batch, engine.partition.types = saved.batch, saved.types
+        engine.partition.watermark = saved.watermark
         engine._coordinator.restore(saved.graph, saved.clocks)
         if saved.graph is not None:
             engine.refresh()

@@ -15,6 +15,9 @@ from d3gnn.runtime.version import BatchVersion
 from d3gnn.store.erasure import without_rows
 from d3gnn.store.named_ids import NamedIds
 
+#: A shorter log is not compacted.
+_SMALLEST_COMPACTED = 100_000
+
 
 class LocalCoordinator(Coordinator):
     """Keeps the log in memory."""
@@ -23,6 +26,8 @@ class LocalCoordinator(Coordinator):
         self.partition, self._config = partition, config
         self.epoch, self.clocks = 1, Clocks()
         self._log = MemoryLog()
+        # Where edges expire, the log would outgrow the graph without end.
+        self._compact_at = 2**62 if config.schema.ttl is None else _SMALLEST_COMPACTED
 
     def next_batch(self, batch: int, events: EventBatch, time: int, drain: bool) -> PlannedBatch:
         clocks = self.clocks.at(time)
@@ -31,6 +36,8 @@ class LocalCoordinator(Coordinator):
             clocks = clocks.seen(events, result.status)
         self.clocks = clocks
         self._log.append(result.entry)
+        if self._log.rows > self._compact_at:
+            self._compact()
         return self._planned(batch, False, drain, result)
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
@@ -56,6 +63,13 @@ class LocalCoordinator(Coordinator):
         entry = self.snapshot()
         if entry is not None:
             self._log.replace(without_rows(entry, ids))
+
+    def _compact(self) -> None:
+        """Replace the log by the shortest one; the next time when it has doubled, so that it costs little."""
+        entry = self.snapshot()
+        if entry is not None:
+            self._log.replace(entry)
+        self._compact_at = max(2 * self._log.rows, _SMALLEST_COMPACTED)
 
     def restore(self, snapshot: LogEntry | None, clocks: Clocks) -> None:
         """Take the log and the clocks of another engine; `rebuild` makes its state."""

@@ -23,6 +23,7 @@ from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
 from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult, Worker
@@ -97,16 +98,22 @@ class LogCoordinator(Coordinator):
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
-        if meta is not None and self._log.is_replay(meta, events) and not deleted:
-            clocks = _logged_clocks(meta)
+        # Where edges expire, a batch may delete more than its events say.
+        expires = plan.config.schema.ttl is not None
+        if meta is not None and self._log.is_replay(meta, events) and not deleted and not expires:
+            clocks, watermark = _logged_clocks(meta), meta.watermark
         else:
             last = self._log.meta(batch - 1) if batch else None
             state.reset()
             before = self._log.snapshot(batch - 1)
             if before is not None:
                 partition.process(before.events, 0, replay=before.part)
-            deleted.record_before(partition, before)
-            _, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
+            if last is not None:
+                partition.watermark = last.watermark
+            committed, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
+            deleted = deleted.with_expired(committed.entry.events)
+            deleted.record_before(before)
+            watermark = partition.watermark
         state.reset()
         self._log.compact(batch)
         snapshot = next(iter(self._log.entries(batch)), None)  # the one that was just written
@@ -114,6 +121,7 @@ class LogCoordinator(Coordinator):
             result = partition.process(NO_EVENTS, 0)
         else:
             result = partition.process(snapshot.events, 0, replay=snapshot.part)
+        partition.watermark = watermark
         result.blocks += deleted.tombstones(partition, snapshot, time)
         result.blocks += partition.queries(events, clocks.batch)
         now = clocks.now(plan.config.clock)
@@ -135,6 +143,8 @@ class LogCoordinator(Coordinator):
         digest = self._log.digest(planned.version.batch)
         assert digest is not None, "a batch is logged before it is sent"
         write_position(state, digest)
+        if self._plan.config.schema.idle is not None:
+            write_next_expiry(worker.folder, worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {
@@ -144,6 +154,7 @@ class LogCoordinator(Coordinator):
             "late": int((status == Reason.LATE).sum()),
             "dead": int((status >= Reason.NULL_ID).sum()),
             "refreshed": int(planned.version.refresh),
+            "expired": result.expired,
             "vertices": vertices,
             "replicas": replicas,
         }
@@ -161,6 +172,7 @@ class LogCoordinator(Coordinator):
         if logged is not None and self._log.is_replay(logged[1], events):
             entry, meta = logged
             result = partition.process(entry.events, 0, replay=entry.part)
+            partition.watermark = meta.watermark
             result.blocks += partition.queries(events, meta.clock)  # queries are not logged
             return result, _logged_clocks(meta)
         self._log.check_new(batch)
@@ -170,7 +182,7 @@ class LogCoordinator(Coordinator):
         self._keep_dead_letters(batch, events, result)
         meta = EntryMeta.of(
             batch, events, result.status, model_version=self._plan.model_version, clock=clocks.batch,
-            newest_event=clocks.event,
+            newest_event=clocks.event, watermark=partition.watermark,
         )  # fmt: skip
         if not self._log.create(batch, result.entry, meta):
             raise RuntimeError(

@@ -26,6 +26,7 @@ __all__ = ["latency", "metrics"]
 #: The metrics of each kind of operator. `part` comes first in a row.
 PARTITION = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
+    "expired",
 )  # fmt: skip
 OPERATOR = (
     "busy_us", "kept", "packets", "bytes", "messages", "touched", "recomputed", "invalidated", "pending",

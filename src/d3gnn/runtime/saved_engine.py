@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, GraphSchema
+from d3gnn.events.event import NO_TIME
 from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.partitioners import make_partitioner
@@ -39,6 +40,8 @@ class SavedEngine(NamedTuple):
     #: The types of ids and edge keys.
     types: Any
     graph: LogEntry | None
+    #: The newest event time, by which edges expire.
+    watermark: int = NO_TIME
 
     @staticmethod
     def read(folder: Path) -> SavedEngine:
@@ -71,7 +74,7 @@ class SavedEngine(NamedTuple):
             graph = LogEntry(EventBatch.from_arrow(table.drop_columns("part")), part)
         return SavedEngine(
             GNN.load(folder / _MODEL), arguments, settings["batch"], Clocks(**settings["clocks"]),
-            settings["types"], graph,
+            settings["types"], graph, settings.get("watermark", NO_TIME),
         )  # fmt: skip
 
 
@@ -100,5 +103,6 @@ def save_engine(engine: LocalEngine, coordinator: LocalCoordinator, folder: Path
         "batch": engine.batch,
         "clocks": coordinator.clocks._asdict(),
         "types": engine.partition.types,
+        "watermark": engine.partition.watermark,
     }
     (folder / _SETTINGS).write_text(json.dumps(settings, indent=2) + "\n")

@@ -20,8 +20,8 @@ if TYPE_CHECKING:  # the process of the control source must not load compiled co
     from d3gnn.kernel.operators import OperatorId
     from d3gnn.kernel.windows.pending import Pending
 
-#: The name of the file.
-TIMERS = "timers"
+#: The names of the files.
+TIMERS, _EXPIRY = "timers", "expiry"
 _PENDING, _LOOK_AT = range(2)
 _ROW_BYTES = 16
 
@@ -79,3 +79,22 @@ def pending(folder: str | Path) -> int:
     """The number of pending vertices, by the timers in the folder of a query's arrays."""
     summary = read_timers(folder)
     return 0 if summary is None else summary.pending
+
+
+def write_next_expiry(folder: str | Path, time: int) -> None:
+    """Record a time, in microseconds, before which no edge expires by the clock."""
+    # In one write: a reader sees the old time or the new one.
+    file = os.open(Path(folder) / _EXPIRY, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.write(file, np.int64(time).tobytes())
+    finally:
+        os.close(file)
+
+
+def read_next_expiry(folder: str | Path) -> int | None:
+    """The time that `write_next_expiry` recorded; None if there is none."""
+    try:
+        found = np.fromfile(Path(folder) / _EXPIRY, np.int64)
+    except FileNotFoundError:
+        return None
+    return int(found[0]) if len(found) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +25,7 @@ class TombstoneFinder:
     """
 
     def __init__(self, events: EventBatch, directed: bool, edges: bool) -> None:
-        self._events, self._directed = events, directed
+        self._events, self._directed, self._with_edges = events, directed, edges
         self._vertices = _vertex_deletes(events)
         self._existed = np.zeros(len(self._vertices), np.bool_)
         deletes = events.op == Op.DELETE
@@ -36,9 +38,22 @@ class TombstoneFinder:
         """Whether the batch deletes anything."""
         return bool(len(self._vertices) or len(self._deletes))
 
-    def record_before(self, partition: Partition, snapshot: LogEntry | None) -> None:
-        """Take the graph before the batch: as Partition holds it, and as events."""
-        self._existed = _exist(partition, self._vertices.src)
+    def with_expired(self, logged: EventBatch) -> TombstoneFinder:
+        """A finder for what expired in the batch as well, given the events of its log entry."""
+        expired = logged.take(np.zeros(0, np.int64) if logged.ttl is None else logged.ttl == 0)
+        if not len(expired):
+            return self
+        deletes = self._events.take(self._events.op == Op.DELETE)
+        if type(deletes.src) is not type(expired.src):  # dead letters
+            deletes = deletes.take(slice(0))
+        elif type(deletes.dst) is not type(deletes.src):
+            deletes = replace(deletes, dst=None)
+        both = [replace(each, key=None) for each in (deletes, expired)]
+        return TombstoneFinder(EventBatch.concat(both), self._directed, self._with_edges)
+
+    def record_before(self, snapshot: LogEntry | None) -> None:
+        """Take the graph before the batch."""
+        self._existed = _created(snapshot, self._vertices.src)
         self._edges = self._edges_of(snapshot)
 
     def tombstones(self, partition: Partition, snapshot: LogEntry | None, clock: int) -> list[Block]:
@@ -86,6 +101,14 @@ def _vertex_deletes(events: EventBatch) -> EventBatch:
     at = np.flatnonzero(deletes)
     last = dict(zip(events.src.take(at).to_list(), at.tolist(), strict=True))
     return events.take(np.array(list(last.values()), np.int64))
+
+
+def _created(snapshot: LogEntry | None, ids: Keys) -> Bools:
+    """Whether a snapshot has these vertices."""
+    if snapshot is None or type(snapshot.events.src) is not type(ids):
+        return np.zeros(len(ids), np.bool_)
+    vertices = snapshot.events.src.take(snapshot.events.element == Element.VERTEX)
+    return np.asarray(pc.is_in(ids.to_arrow(), value_set=vertices.to_arrow()))
 
 
 def _exist(partition: Partition, ids: Keys) -> Bools:

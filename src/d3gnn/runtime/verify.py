@@ -79,7 +79,7 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | Path | None = None) -
     batch = log.last()
     if batch is None:
         return Verdict(-1, 0, 0, 0.0, 0)
-    oracle, query = Oracle(plan.config.schema), store.owner()
+    oracle, query = Oracle(plan.config.schema, replays=True), store.owner()
     for entry in log.entries(batch):
         oracle.apply(entry.events)
     with between_batches(plan, query) as (worker, version):

@@ -24,6 +24,7 @@ TIMES = ("time", "arrival")
 #: The columns of the event format that a file can have.
 _EVENT_COLUMNS = (
     "op", "element", "src", "dst", "key", "feature", "value", "time", "arrival", "partition", "offset",
+    "ttl",
 )  # fmt: skip
 _ID_NAMES = ("id", "src", "vertex", "node", "vertexid", "nodeid", "user", "userid", "item", "itemid")
 _LABEL_NAMES = ("label", "y", "class", "target", "value")

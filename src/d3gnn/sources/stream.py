@@ -163,7 +163,7 @@ def _column(role: str, name: str, files: Files) -> Column:
         return _value(column, kind)
     if role == "op":
         return _op(column)
-    return column.cast("bigint" if role in ("partition", "offset") else "string")
+    return column.cast("bigint" if role in ("partition", "offset", "ttl") else "string")
 
 
 def _id(column: Column, kind: str, ids: str) -> Column:

@@ -20,6 +20,7 @@ __all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "vali
 #: The columns of the event format, in the order in which `event_columns` returns them.
 EVENT_COLUMNS = (
     "op", "element", "src", "dst", "key", "feature", "value", "time", "arrival", "partition", "offset",
+    "ttl",
 )  # fmt: skip
 
 _MICROS_PER_DAY = 86_400_000_000
@@ -45,6 +46,7 @@ def from_edges(
     value: str | None = None,
     feature: str | None = None,
     arrival: str | None = None,
+    ttl: str | None = None,
 ) -> DataFrame:
     """Edge events from a DataFrame with a row for each edge; the arguments are names of its columns.
 
@@ -58,6 +60,8 @@ def from_edges(
         `ts`, all events have time 0.
     op:
         `create`, `update` or `delete`. Without it, every row creates an edge.
+    ttl:
+        Lifetime of an edge in microseconds, where it differs from that of the schema; see docs/expiry.md.
     value, feature:
         An edge feature, a number or an array of numbers, and its name in the schema.
     """
@@ -70,6 +74,7 @@ def from_edges(
         "value": value,
         "time": ts,
         "arrival": arrival,
+        "ttl": ttl,
     }
     columns = {name: F.col(column).alias(name) for name, column in given.items() if column is not None}
     edges = df.select(*columns.values())
@@ -210,6 +215,7 @@ _EVENTS: dict[str, _Convert] = {
     "arrival": _time,
     "partition": _integer,
     "offset": _integer,
+    "ttl": _integer,
 }
 _EDGE_LIST = _EVENTS | {"key": _id_or_text, "value": _number_or_list}
 
@@ -258,9 +264,17 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
         (has_value & (deletes | asks), Reason.UNEXPECTED_VALUE),
         (has_value & (width != declared), Reason.WRONG_WIDTH),
         (has_value & F.exists(value, _is_not_finite), Reason.NOT_FINITE),
+        (event["ttl"].isNotNull() & ~_takes_ttl(op, element, event["ttl"], schema), Reason.WRONG_TTL),
     ]
     texts = [F.when(bad, F.lit(why.text)) for bad, why in reasons]
     return F.coalesce(*texts)
+
+
+def _takes_ttl(op: Column, element: Column, ttl: Column, schema: GraphSchema) -> Column:
+    """Whether an event may have this lifetime, as in `events.check`."""
+    lives = {"edge": schema.ttl, "vertex": schema.vertex_ttl}
+    expires = element.isin([name for name, lifetime in lives.items() if lifetime is not None])
+    return expires & (((op == "create") & (ttl > 0)) | ((op == "delete") & (ttl == 0)))
 
 
 def _declared_width(element: Column, feature: Column, schema: GraphSchema) -> Column:

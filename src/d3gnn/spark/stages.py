@@ -48,8 +48,9 @@ def in_event_format(events: DataFrame) -> DataFrame:
 def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
     """The events and, in rows of their own, the commands to the pipeline."""
     watched = WatchedPipeline(
-        plan.arrays, plan.config_fingerprint, plan.config.windowed, by_time=plan.config.clock == "batch"
-    )
+        plan.arrays, plan.config_fingerprint, plan.config.windowed, by_time=plan.config.clock == "batch",
+        expires=plan.config.schema.idle is not None,
+    )  # fmt: skip
     commands = control_stream(events.sparkSession, f"{plan.store}/control", watched=watched)
     command_rows = commands.select(F.col("kind").alias(COMMAND))
     events = events.withColumn(COMMAND, F.lit(None).cast("string"))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, Reason
+from d3gnn.events.event import NO_TIME
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.input_hash import input_hash
 from d3gnn.store.seal import Kind, Seal, SealBroken, open_sealed, read_footer, seal
@@ -44,6 +45,8 @@ class EntryMeta:
     repeated: int = 0
     late: int = 0
     dead: int = 0
+    #: The newest event time after the batch, by which edges expire; `NO_TIME` if none does.
+    watermark: int = NO_TIME
 
     @staticmethod
     def of(
@@ -54,6 +57,7 @@ class EntryMeta:
         model_version: int = 0,
         clock: int = 0,
         newest_event: int = 0,
+        watermark: int = NO_TIME,
     ) -> EntryMeta:
         """Of a batch whose events have the results `status` (`d3gnn.events.Reason`)."""
         return EntryMeta(
@@ -66,6 +70,7 @@ class EntryMeta:
             repeated=int(np.count_nonzero(status == Reason.REPEATED)),
             late=int(np.count_nonzero(status == Reason.LATE)),
             dead=int(np.count_nonzero(status >= Reason.NULL_ID)),
+            watermark=watermark,
         )
 
 
@@ -88,6 +93,8 @@ class EntryFormat:
                     f"the settings of the store {store} have {name}={type!r}: must be 'int' or 'string'"
                 )
             types[name] = _KEY_TYPES[type]
+        # Stores whose edges do not expire have no column for lifetimes, as before there were any.
+        expires = settings.get("schema", {}).get("ttl") is not None
         self.schema = pa.schema(
             {
                 "batch": pa.int64(),
@@ -104,6 +111,7 @@ class EntryFormat:
                 "partition": pa.int64(),
                 "offset": pa.int64(),
                 "part": pa.int32(),
+                **({"ttl": pa.int64()} if expires else {}),
             }
         )
 

@@ -33,6 +33,8 @@ def input_hash(events: EventBatch) -> int:
     if events.feature is not None:
         names = hash_keys(keys_of([*events.names, ""]))
         _add(rows, 8, names[events.feature], events.feature >= 0)
+    if events.ttl is not None:
+        _add_ints(rows, 10, events.ttl, events.ttl != NO_TIME)
     if events.values is not None and events.value_offsets is not None:
         bits = np.ascontiguousarray(events.values, np.float32).view(np.uint32)
         _add_values(rows, _salt(9), bits, events.value_offsets)

@@ -41,7 +41,7 @@ class OracleChecker:
     def apply(self, events: EventBatch | Iterable[Event], clock: int = 1) -> Updates:
         """Apply one batch to both, and compare them; returns the updates of the engine."""
         batch = EventBatch.of(events)
-        expected = list(self.oracle.apply(batch))
+        expected = list(self.oracle.apply(batch, clock))
         updates = self.engine.apply(batch, clock=clock)
         status = [Reason(int(s)) for s in updates.status]
         assert status == expected, f"status of events: engine {status}, oracle {expected}"

@@ -64,6 +64,19 @@ _TIMES = st.integers(-5, 5)
 _ORDER = st.sampled_from([None, 0, 1, 2])
 
 
+#: Lifetimes are short, and some are those of half of the events' times.
+_LIFETIMES: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {"ttl": 4},
+        {"ttl": 1},
+        {"ttl": 6, "vertex_ttl": 6},
+        {"ttl": 2, "vertex_ttl": 5},
+        {"ttl": "never"},
+    ]
+)
+_OWN_LIFETIMES = st.sampled_from([None, None, 1, 3, 12])
+
+
 @cache
 def _one_of(*choices: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(choices)
@@ -76,6 +89,7 @@ def schemas(
     edges: tuple[EdgeMode, ...] = ("simple", "multi", "keyed", "append"),
     width: int | None = None,
     edge_features: bool = True,
+    expiry: bool = False,
 ) -> GraphSchema:
     """Strategy for schemas of graphs with one or two vertex features.
 
@@ -83,6 +97,7 @@ def schemas(
         edges: The edge modes to choose from.
         width: Total width of the vertex features, to fit a model; random if None.
         edge_features: Whether edges may have features.
+        expiry: Whether edges expire; vertices may, too.
 
     Example:
         >>> from hypothesis import given
@@ -105,6 +120,7 @@ def schemas(
         edge_features=on_edges,
         label_width=draw(st.integers(1, 2)),
         tombstones=draw(st.sampled_from([None, None, 1, 3])),
+        **(draw(_LIFETIMES) if expiry else {}),
     )
 
 
@@ -174,7 +190,7 @@ def _entry(draw: Draw, schema: GraphSchema, pool: list[Key], kinds: list[tuple[s
         return [draw(_one_of(*_BAD))(draw, schema, pool)]
     if op == "recreate":
         create = _event(draw, schema, pool, "create", element)
-        return [create._replace(op="delete", value=None), create]
+        return [create._replace(op="delete", value=None, ttl=None), create]
     if op == "comeback":
         create = _event(draw, schema, pool, "create", element)
         ends = [create.src] if create.dst is None else [create.src, create.dst]
@@ -197,7 +213,10 @@ def _event(draw: Draw, schema: GraphSchema, pool: list[Key], op: str, element: s
         value = [first / 2 + j for j in range(width)]
     src, dst = draw(_one_of(*pool)), draw(_one_of(*pool)) if is_edge or is_query else None
     key = draw(_KEYS) if is_edge and schema.edges == "keyed" else None
-    return Event(op, element, src, dst, key, name, value, draw(_TIMES))
+    ttl = None
+    if (op == "create" and (element == "edge" and schema.ttl)) or (element == "vertex" and schema.vertex_ttl):
+        ttl = draw(_OWN_LIFETIMES)
+    return Event(op, element, src, dst, key, name, value, draw(_TIMES), ttl=ttl)
 
 
 def _with_order(draw: Draw, events: list[Event]) -> list[Event]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from d3gnn.cli.bench.expiry import expiry
 from d3gnn.cli.bench.growth import growth
 from d3gnn.cli.bench.latency import latency
 from d3gnn.cli.bench.models import models
@@ -23,5 +24,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Benchmarks. Each prints a table, or with --json one JSON object per result on standard output.",
 )
-for command in (throughput, peers, latency, growth, stages, windows, models, partitioner, report):
+for command in (throughput, peers, latency, growth, stages, windows, models, partitioner, expiry, report):
     app.command(help=help_of(command))(command)

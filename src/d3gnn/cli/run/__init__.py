@@ -42,6 +42,8 @@ def run(
     vertex_features: o.VertexFeatures = None,
     edge_features: o.EdgeFeatures = None,
     label_width: o.LabelWidth = None,
+    ttl: o.Ttl = None,
+    vertex_ttl: o.VertexTtl = None,
     model: o.Model = None,
     widths: o.Widths = None,
     aggregator: o.Aggregator = None,
@@ -101,7 +103,7 @@ def run(
             declared("--edge-features", edge_features),
         )
         mode = edges_mode.value if edges_mode else None
-        schema = graph_schema(memory.found, mode, undirected, *declared_widths, label_width)
+        schema = graph_schema(memory.found, mode, undirected, *declared_widths, label_width, ttl, vertex_ttl)
         gnn = make_model(model, widths, aggregator and aggregator.value, seed, schema, memory.found)
         job = Job.plan(
             inputs, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,

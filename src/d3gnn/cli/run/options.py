@@ -138,6 +138,14 @@ VertexFeatures = Annotated[
 ]
 EdgeFeatures = Annotated[str | None, _option(_GRAPH, "NAME=N,...", "Edge features and their widths.")]
 LabelWidth = Annotated[int | None, _option(_GRAPH, "N", "Numbers in a label. Default: as in --labels.")]
+Ttl = Annotated[
+    str | None,
+    _option(_GRAPH, "DURATION", "Delete edges this long after their last event, as in 30d. Default: never."),
+]
+VertexTtl = Annotated[
+    str | None,
+    _option(_GRAPH, "DURATION", "Delete vertices this long after their last event. Default: never."),
+]
 
 Model = Annotated[Path | None, _option(_MODEL, "FILE", "Model that model.save() wrote.")]
 Widths = Annotated[

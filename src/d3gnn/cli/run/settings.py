@@ -28,6 +28,8 @@ def graph_schema(
     features: Mapping[str, int],
     edge_features: Mapping[str, int],
     label_width: int | None,
+    ttl: str | None = None,
+    vertex_ttl: str | None = None,
 ) -> GraphSchema:
     """From the options; what they leave open, from the metadata of a Parquet file and the values found."""
     schema = _schema_of_files(found)
@@ -41,6 +43,8 @@ def graph_schema(
         features=features or schema.features,
         edge_features=edge_features or schema.edge_features,
         label_width=label_width or in_labels or schema.label_width,
+        ttl=ttl or schema.ttl,
+        vertex_ttl=vertex_ttl or schema.vertex_ttl,
     )
 
 

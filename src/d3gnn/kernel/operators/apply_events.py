@@ -11,18 +11,16 @@ from d3gnn.kernel.edge_table import (
     COUNT,
     LOAD,
     NEXT_EDGE,
-    NEXT_ROW,
-    NEXT_SLOT,
     OLDER,
     PART,
     SLOT,
     EdgeRecords,
     U,
     V,
+    detach,
     free_record,
     new_record,
     place_of,
-    vacate,
 )
 from d3gnn.kernel.operators.decisions import (
     N_ADDS,
@@ -30,8 +28,6 @@ from d3gnn.kernel.operators.decisions import (
     N_FEATURES,
     N_LABELS,
     N_REMOVES,
-    N_REPLICAS,
-    N_SOURCES,
     N_VERTEX_DELETES,
     N_VERTICES,
     NO_RECORD,
@@ -46,25 +42,31 @@ from d3gnn.kernel.operators.graph_state import (
     DELETED,
     MULTI,
     PRESENT,
-    REPLICA_COUNT,
     VERTEX_COUNT,
     Graph,
     Plain,
     Rules,
     vertex_of,
 )
+from d3gnn.kernel.operators.lifetimes import (
+    edge_is_late,
+    end_edge,
+    end_vertex,
+    expired_copy,
+    has_ttl,
+    prolong_edge,
+    prolong_vertex,
+    start_edge,
+    start_vertex,
+    vertex_is_late,
+)
 from d3gnn.kernel.operators.look_ahead import look_ahead
-from d3gnn.kernel.operators.vertex_deletes import is_older_than_delete, record_delete
+from d3gnn.kernel.operators.replicas import make_source, place_master, replica_of
+from d3gnn.kernel.operators.vertex_deletes import is_late, record_delete
 from d3gnn.kernel.partitioners.base import (
     CODE,
     DEGREE,
     FIRST_REPLICA,
-    IS_SOURCE,
-    MASTER_PART,
-    MASTER_ROW,
-    NEXT_REPLICA,
-    REPLICA_PART,
-    REPLICA_SLOT,
     Placement,
     choose,
 )
@@ -116,14 +118,14 @@ def _apply_all(
         elif element == _LABEL:
             status[i] = _label_event(i, events, rules, graph, out)
         else:
-            status[i] = _vertex_event(i, events, rules, graph, out, first_vertex)
+            status[i] = _vertex_event(i, events, rules, graph, records, out, first_vertex)
     for a in range(out.counts[N_ADDS]):
         if out.adds.record[a] >= 0:
             records.fields[out.adds.record[a], ADDED] = 0
 
 
 @inlined
-def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
+def _new_vertex(code: int, i: int, events: Events, rules: Rules, graph: Graph, out: Decisions) -> int:
     """Create a vertex that has no master yet."""
     v = graph.counters[VERTEX_COUNT]
     graph.counters[VERTEX_COUNT] += 1
@@ -134,95 +136,63 @@ def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     for f in range(graph.feature_known.shape[1]):
         graph.feature_known[v, f] = 0
     out.vertices.event[add_entry(out.counts, N_VERTICES)] = i
+    start_vertex(v, i, code, events, rules, graph)
     if graph.label_state[code] == PRESENT:  # parked until now
         _send_label(v, i, out)
     return v  # type: ignore[no-any-return]
 
 
 @inlined
-def _place_master(v: int, part: int, graph: Graph, out: Decisions) -> None:
-    """Place the master of a new vertex. Its part also gets a replica, which always receives values."""
-    graph.placement.vertex[v, MASTER_PART] = part
-    graph.placement.vertex[v, MASTER_ROW] = graph.parts[NEXT_ROW, part]
-    graph.parts[NEXT_ROW, part] += 1
-    graph.placement.replica[_replica(v, part, graph, out), IS_SOURCE] = 1
-
-
-@inlined
-def _replica(v: int, part: int, graph: Graph, out: Decisions) -> int:
-    """The replica of v in a part; created if there is none."""
-    vertex, replica = graph.placement.vertex, graph.placement.replica
-    at = vertex[v, FIRST_REPLICA] - 1
-    while at >= 0:
-        if replica[at, REPLICA_PART] == part:
-            return at  # type: ignore[no-any-return]
-        at = replica[at, NEXT_REPLICA] - 1
-    at = graph.counters[REPLICA_COUNT]
-    graph.counters[REPLICA_COUNT] += 1
-    replica[at, REPLICA_PART] = part
-    replica[at, REPLICA_SLOT] = graph.parts[NEXT_SLOT, part]
-    replica[at, NEXT_REPLICA] = vertex[v, FIRST_REPLICA]
-    replica[at, IS_SOURCE] = 0
-    vertex[v, FIRST_REPLICA] = at + 1
-    graph.parts[NEXT_SLOT, part] += 1
-    out.replicas.vertex[add_entry(out.counts, N_REPLICAS)] = v
-    return at  # type: ignore[no-any-return]
-
-
-@inlined
-def _make_source(replica: int, v: int, graph: Graph, out: Decisions) -> None:
-    if graph.placement.replica[replica, IS_SOURCE] == 0:
-        graph.placement.replica[replica, IS_SOURCE] = 1
-        n = add_entry(out.counts, N_SOURCES)
-        out.sources.replica[n], out.sources.vertex[n] = replica, v
-
-
-@inlined
-def _is_late(i: int, code: int, events: Events, rules: Rules, graph: Graph) -> bool:
-    """Whether a vertex of an event was deleted at a later time. What is logged was not late."""
-    return not events.logged and is_older_than_delete(code, events.time[i], graph, rules)
-
-
-@inlined
 def _vertex_event(
-    i: int, events: Events, rules: Rules, graph: Graph, out: Decisions, first_vertex: int
-) -> int:
+    i: int, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
+    first_vertex: int,
+) -> int:  # fmt: skip
     code, op = events.src[i], events.op[i]
     v = vertex_of(code, graph)
     if op == _DELETE and events.element[i] == _VERTEX:
         if v < 0 and not events.logged:
             return _NO_VERTEX
-        record_delete(code, events.time[i], graph)
+        if not has_ttl(i, events):  # one that expired may come back with any event
+            record_delete(code, events.time[i], graph)
         if v >= 0:
-            graph.live[code] = 0
-            graph.label_state[code] = 0
-            if v < first_vertex:
-                n = add_entry(out.counts, N_VERTEX_DELETES)
-                out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
+            end_vertex(v, rules, graph)
+            delete_vertex(v, code, i, graph, out, first_vertex)
         return _APPLIED
     if v < 0 and op != _CREATE:
         return _NO_VERTEX
-    if _is_late(i, code, events, rules, graph):
+    if is_late(i, code, events, rules, graph):
         return _LATE
     if v < 0:
-        v = _new_vertex(code, i, graph, out)
+        if vertex_is_late(i, events, rules, records):
+            return _LATE
+        v = _new_vertex(code, i, events, rules, graph, out)
         if len(events.part):
             part = events.part[i]
         else:
             part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
-        _place_master(v, int(part), graph, out)
+        place_master(v, int(part), graph, out)
         if not has_value(i, events):
             return _APPLIED
     elif events.element[i] == _VERTEX and not has_value(i, events):
-        return _REPEATED
+        return _APPLIED if prolong_vertex(v, i, events, rules, graph) else _REPEATED
     f = events.feature[i]
     if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
         return _LATE
     graph.feature_known[v, f] = 1
     graph.feature_time[v, f] = events.time[i]
+    prolong_vertex(v, i, events, rules, graph)
     n = add_entry(out.counts, N_FEATURES)
     out.features.vertex[n], out.features.event[n] = v, i
     return _APPLIED
+
+
+@inlined
+def delete_vertex(v: int, code: int, i: int, graph: Graph, out: Decisions, first_vertex: int) -> None:
+    graph.live[code] = 0
+    graph.label_state[code] = 0
+    if v < first_vertex:
+        n = add_entry(out.counts, N_VERTEX_DELETES)
+        out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i
 
 
 @inlined
@@ -233,7 +203,7 @@ def _label_event(i: int, events: Events, rules: Rules, graph: Graph, out: Decisi
         return _REPEATED if vertex_of(code, graph) >= 0 else _NO_VERTEX
     if graph.label_state[code] != 0 and events.time[i] < graph.label_time[code]:
         return _LATE
-    if _is_late(i, code, events, rules, graph):
+    if is_late(i, code, events, rules, graph):
         return _LATE
     graph.label_time[code] = events.time[i]
     if events.op[i] == _DELETE:
@@ -244,6 +214,7 @@ def _label_event(i: int, events: Events, rules: Rules, graph: Graph, out: Decisi
         for k in range(graph.label.shape[1]):
             graph.label[code, k] = events.values[begin + k]
     if graph.live[code] > 0:
+        prolong_vertex(graph.live[code] - 1, i, events, rules, graph)
         _send_label(graph.live[code] - 1, i, out)
     return _APPLIED
 
@@ -271,16 +242,26 @@ def _edge_event(
     if r < 0 and not creates:
         return _NO_EDGE
     if events.op[i] == _DELETE and events.element[i] == _EDGE:
-        _remove_edge(i, at, r, graph, records, out)
+        if has_ttl(i, events):
+            r = expired_copy(i, r, events, rules, records)
+            if r < 0:
+                return _NO_EDGE
+        end_edge(r, rules, records)
+        remove_edge(i, at, r, graph, records, out)
         return _APPLIED
-    if _is_late(i, from_code, events, rules, graph) or _is_late(i, to_code, events, rules, graph):
+    if is_late(i, from_code, events, rules, graph) or is_late(i, to_code, events, rules, graph):
         return _LATE
     if creates and (r < 0 or rules.mode == MULTI):
+        if edge_is_late(i, events, rules, records):
+            return _LATE
         _add_edge(i, u, v, from_code, to_code, np.uint64(at), r, events, rules, graph, records, out)
         return _APPLIED
     if creates and not has_value(i, events):
-        return _REPEATED
-    return _set_edge_feature(i, r, events, rules, records, out)
+        return _APPLIED if prolong_edge(i, r, events, rules, graph, records) else _REPEATED
+    result = _set_edge_feature(i, r, events, rules, records, out)
+    if result == _APPLIED:
+        prolong_edge(i, r, events, rules, graph, records)
+    return result
 
 
 @inlined
@@ -290,11 +271,11 @@ def _add_edge(
 ) -> None:  # fmt: skip
     new_u = u < 0
     if new_u:
-        u = _new_vertex(from_code, i, graph, out)
+        u = _new_vertex(from_code, i, events, rules, graph, out)
     v = vertex_of(to_code, graph)  # a loop has just created it
     new_v = v < 0
     if new_v:
-        v = _new_vertex(to_code, i, graph, out)
+        v = _new_vertex(to_code, i, events, rules, graph, out)
     part = 0
     if len(events.part):
         part = int(events.part[i])
@@ -302,16 +283,16 @@ def _add_edge(
         hash_u, hash_v = graph.hashes[from_code], graph.hashes[to_code]
         part = int(np.int64(choose(u, v, hash_u, hash_v, graph.placement, rules.settings)))
     if new_u:
-        _place_master(u, part, graph, out)
+        place_master(u, part, graph, out)
     if new_v:
-        _place_master(v, part, graph, out)
+        place_master(v, part, graph, out)
     graph.placement.vertex[u, DEGREE] += 1
     graph.placement.vertex[v, DEGREE] += 1
     graph.parts[LOAD, part] += 1
-    u_replica, v_replica = _replica(u, part, graph, out), _replica(v, part, graph, out)
-    _make_source(u_replica, u, graph, out)
+    u_replica, v_replica = replica_of(u, part, graph, out), replica_of(v, part, graph, out)
+    make_source(u_replica, u, graph, out)
     if rules.destinations or not rules.directed:
-        _make_source(v_replica, v, graph, out)
+        make_source(v_replica, v, graph, out)
     a = add_entry(out.counts, N_ADDS)
     if rules.mode == APPEND:
         out.adds.record[a] = NO_RECORD
@@ -327,6 +308,7 @@ def _add_edge(
         records.fields[r, OLDER] = older + 1
         records.fields[r, ADDED] = a + 1
         records.table[at] = r + 1
+        start_edge(i, r, older, events, rules, graph, records)
         out.adds.record[a] = r
         out.adds.slot[a] = records.fields[r, SLOT]
         if has_value(i, events):
@@ -338,11 +320,8 @@ def _add_edge(
 
 
 @inlined
-def _remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
-    if records.fields[r, OLDER] > 0:
-        records.table[at] = records.fields[r, OLDER]
-    else:
-        vacate(records, at)
+def remove_edge(i: int, at: np.uint64, r: int, graph: Graph, records: EdgeRecords, out: Decisions) -> None:
+    detach(records, at, r)
     part = records.fields[r, PART]
     graph.parts[LOAD, part] -= 1
     if records.fields[r, ADDED] > 0:

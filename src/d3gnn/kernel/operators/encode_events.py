@@ -16,6 +16,7 @@ from d3gnn.types import Array, Floats, Ints, Ints32, Small
 
 _NO_PARTS = np.zeros(0, np.int32)
 _NO_OFFSETS = np.zeros(0, np.int64)
+_NO_TTL = np.zeros(0, np.int64)
 _NO_VALUES = np.zeros(0, np.float32)
 _INT_KEYS, _STRING_KEYS = 1, 2
 # Compiled code reads plain integers.
@@ -36,6 +37,7 @@ class Events(NamedTuple):
     value_offsets: Ints  # empty if no event has a value
     part: Ints32  # in a replay, the part that was chosen for each event; else empty
     logged: bool  # from a log, which accepted all of them, and begins with the deletes of absent vertices
+    ttl: Ints  # empty if no event has one
 
 
 class EventEncoder:
@@ -73,7 +75,14 @@ class EventEncoder:
             batch.op, batch.element, *codes, key, feature, batch.time,
             _NO_VALUES if values is None else values, _NO_OFFSETS if offsets is None else offsets,
             _NO_PARTS if replay is None else replay, replay is not None,
+            _NO_TTL if batch.ttl is None else batch.ttl,
         )  # fmt: skip
+
+    def edge_keys(self, numbers: Ints) -> Keys | None:
+        """Edge keys by their numbers in `Events`; None if edges have no keys."""
+        if not self._has_keys:
+            return None
+        return IntKeys(numbers) if self._key_type[0] == _INT_KEYS else self._edge_keys.keys.take(numbers)
 
     def _intern_plain(self, src: Keys, dst: Keys | None) -> tuple[Ints32, Ints32] | None:
         """Codes of ids of plain events; None if their type is wrong."""
@@ -131,7 +140,9 @@ def is_plain(batch: EventBatch) -> tuple[bool, bool]:
 
     Most streams consist of such batches, which need neither checks nor sorting.
     """
-    if batch.values is not None or batch.feature is not None or batch.key is not None:
+    if batch.values is not None or batch.feature is not None:
+        return False, False
+    if batch.key is not None or batch.ttl is not None:
         return False, False
     if batch.src.valid is not None or batch.dst is None or batch.dst.valid is not None:
         return False, False

@@ -10,6 +10,7 @@ from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import LOAD, EdgeTable
+from d3gnn.kernel.expiry_wheel import VERTEX_COLUMNS, WHEEL_SIZE
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, VERTEX_FIELDS, Placement, Settings
@@ -35,6 +36,8 @@ class Rules(NamedTuple):
     destinations: bool  # whether destinations of edges receive values, too
     edge_feature_ends: Ints  # [feature, 2]: begin and end of each feature in an edge's values
     keep_deletes: int  # how long the time of a vertex delete is kept, -1 for ever
+    ttl: int  # of edges; 0 if nothing expires
+    vertex_ttl: int  # 0 if vertices do not expire
 
 
 class Graph(NamedTuple):
@@ -51,6 +54,8 @@ class Graph(NamedTuple):
     counters: Ints  # [VERTEX_COUNT, REPLICA_COUNT]
     deleted: Hashes  # by code: stamp of its newest delete (`vertex_deletes`); empty before the first one
     newest_delete: Hashes  # [1]: the newest of them
+    vertex_expiry: Ints  # by vertex: VERTEX_COLUMNS of the expiry wheel; without columns if none expires
+    vertex_wheel: Ints  # empty if nothing expires
     placement: Placement
 
 
@@ -66,7 +71,13 @@ class GraphState:
         self.counters = part_state.counters("graph", 2)
         self.ids = IdTable(part_state, "id")
         width = sum(schema.edge_features.values())
-        self.edges = EdgeTable(part_state, len(schema.edge_features), width)
+        expiry = schema.expiry
+        self._wheels = part_state.array("expiry_wheels", np.int64)
+        wheel = None if expiry is None else self.edge_wheel
+        self.edges = EdgeTable(part_state, len(schema.edge_features), width, wheel)
+        if expiry is not None:
+            self._wheels.reserve(2 * WHEEL_SIZE)
+        vertices_expire = expiry is not None and expiry.vertex_ttl is not None
         self._has_edge_table = schema.edges != "append"
         self._by_code = [
             part_state.array("live", np.int32),
@@ -78,6 +89,7 @@ class GraphState:
             part_state.array("vertex", np.int32, VERTEX_FIELDS),
             part_state.array("feature_time", np.int64, len(schema.features)),
             part_state.array("feature_known", np.uint8, len(schema.features)),
+            part_state.array("vertex_expiry", np.int64, VERTEX_COLUMNS if vertices_expire else 0),
         ]
         #: Only graphs of which vertices are deleted have this array.
         self._deleted = part_state.array("deleted", np.uint64)
@@ -106,15 +118,20 @@ class GraphState:
             live, vertex = self._by_code[0].data, self._by_vertex[0].data
             self.edges.reserve(events, live, vertex, self._parts.data)
 
+    def edge_wheel(self) -> Ints:
+        """The expiry wheel of edges, which also knows how far expiry has come."""
+        return self._wheels.data[:WHEEL_SIZE]  # type: ignore[no-any-return]
+
     def views(self) -> Graph:
         """The arrays as they are now; valid until the next `reserve`."""
         if self._generation != self.part_state.generation:
             live, label_state, label_time, label = (array.data for array in self._by_code)
-            vertex, feature_time, feature_known = (array.data for array in self._by_vertex)
+            vertex, feature_time, feature_known, vertex_expiry = (array.data for array in self._by_vertex)
             parts = self._parts.data
             self._views = Graph(
                 live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known, parts,
                 self.counters, self._deleted.data, self._newest_delete,
+                vertex_expiry, self._wheels.data[WHEEL_SIZE : 2 * WHEEL_SIZE],
                 Placement(vertex, self._replica.data, parts[LOAD], self._score),
             )  # fmt: skip
             self._plain_views = tuple(self._views[:-1]), tuple(self._views.placement)

@@ -10,6 +10,7 @@ import numpy as np
 from d3gnn.events import Element, EventBatch, GraphSchema, Reason
 from d3gnn.events.check import check, feature_index
 from d3gnn.events.check import order as order_of
+from d3gnn.events.duration import NEVER
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.blocks import QUERIES, Block
@@ -20,6 +21,7 @@ from d3gnn.kernel.operators.apply_events import apply_events
 from d3gnn.kernel.operators.block_builder import BlockBuilder
 from d3gnn.kernel.operators.decisions import DecisionRows, make_decisions
 from d3gnn.kernel.operators.encode_events import EventEncoder, is_plain
+from d3gnn.kernel.operators.expire import Expirer, with_deletes
 from d3gnn.kernel.operators.gather import gather_parts
 from d3gnn.kernel.operators.graph_state import APPEND, MULTI, PRESENT, SIMPLE, Graph, GraphState, Rules
 from d3gnn.kernel.operators.vertex_deletes import deletes_vertices
@@ -40,6 +42,12 @@ class PartitionedBatch:
     entry: LogEntry
     decisions: DecisionRows
     all_applied: bool
+
+    @property
+    def expired(self) -> int:
+        """Number of edges and vertices that expired."""
+        ttl = self.entry.events.ttl
+        return 0 if ttl is None else int(np.count_nonzero(ttl == 0))
 
 
 class Partition:
@@ -74,6 +82,8 @@ class Partition:
         self._encoder = EventEncoder(self.part_state, schema, self._state.ids)
         self._builder = BlockBuilder(schema, parts, self._state)
         self._apply = specialised(apply_events, self.partitioner.name, choose=self.partitioner.choose)
+        expiry = schema.expiry
+        self._expirer = None if expiry is None else Expirer(expiry, self._state, self._encoder)
         ends = np.cumsum([0, *schema.edge_features.values()])
         rules = Rules(
             mode={"multi": MULTI, "append": APPEND}.get(schema.edges, SIMPLE),
@@ -82,6 +92,8 @@ class Partition:
             destinations=destinations,
             edge_feature_ends=np.stack([ends[:-1], ends[1:]], 1).astype(np.int64),
             keep_deletes=schema.keep_deletes,
+            ttl=0 if expiry is None else expiry.ttl,
+            vertex_ttl=0 if expiry is None else expiry.vertex_ttl or 0,
         )
         self._rules = tuple(rules)
 
@@ -116,6 +128,25 @@ class Partition:
     def types(self, types: tuple[int, int]) -> None:
         self._encoder.types = types
 
+    @property
+    def watermark(self) -> int:
+        """The newest event time so far, by which edges expire; `NO_TIME` if none expires."""
+        return NO_TIME if self._expirer is None else self._expirer.watermark
+
+    @watermark.setter
+    def watermark(self, time: int) -> None:
+        if self._expirer is not None:
+            self._expirer.watermark = time
+
+    @property
+    def next_expiry(self) -> int:
+        """A time of the clock before which nothing expires by it."""
+        return NEVER if self._expirer is None else self._expirer.next_expiry()
+
+    def edge_expiry(self) -> Ints:
+        """By record of the edge table: when the edge expires, and its lifetime (`EXPIRES`, `TTL`)."""
+        return self._state.edges.views().expiry
+
     def graph(self) -> Graph:
         """Views of the arrays; valid until the next batch."""
         return self._state.views()
@@ -139,16 +170,16 @@ class Partition:
         return self.ids.keys.take(codes), graph.label[codes]
 
     def reset(self) -> None:
-        """Clear the graph before a rebuild; the types of ids and edge keys stay."""
-        types = self.types
+        """Clear the graph before a rebuild; the types of ids and edge keys and the watermark stay."""
+        types, watermark = self.types, self.watermark
         self.part_state.reset()
-        self.types = types
+        self.types, self.watermark = types, watermark
 
     def process(self, batch: EventBatch, clock: int, replay: Ints32 | None = None) -> PartitionedBatch:
         """Partition a batch. `clock` is the arrival of events that have none.
 
         With `replay`, the batch is a log entry: its events are valid and in order, and `replay` holds their
-        parts.
+        parts. What expired is among its deletes, and the watermark is that of the entry: the host sets it.
         """
         n = len(batch)
         status, order = np.zeros(n, np.int8), None
@@ -174,13 +205,24 @@ class Partition:
             np.arange(n) if order is None else order, tuple(events), self._rules, graph, placement,
             tuple(self._state.edges.views()), *decisions, status,
         )  # fmt: skip
+        expired = None
+        if self._expirer is not None and replay is None:
+            expired = self._expirer.expire(
+                batch.time, status, clock, events, arrival, decisions, first_vertex
+            )
+        if expired is not None:
+            events, decisions = expired.events, expired.decisions
         blocks = self._builder.build(
-            decisions, events, arrival, first_vertex, first_replica, deletes=not plain
-        )
+            decisions, events, arrival if expired is None else expired.arrival, first_vertex, first_replica,
+            deletes=not plain or expired is not None,
+        )  # fmt: skip
         if replay is None:
             part = np.empty(n, np.int32)
             gather_parts(first_vertex, *decisions, self.graph().placement.vertex, part)
             entry = _log_entry(batch, order, status, arrival, part, all_applied)
+            if expired is not None:
+                entry = with_deletes(entry, expired.entry)
+                self.metrics["expired"] += len(expired.entry)
         else:
             entry = LogEntry(batch, replay)
         if len(queries):

@@ -10,6 +10,7 @@ import numpy as np
 
 from d3gnn.events import Element, Op
 from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.operators.encode_events import Events
 from d3gnn.kernel.operators.graph_state import Graph, Rules
 from d3gnn.types import Ints, Small
 
@@ -45,6 +46,12 @@ def is_older_than_delete(code: int, time: int, graph: Graph, rules: Rules) -> bo
         return False
     deleted = graph.deleted[code]
     return stamp < deleted and newest - deleted <= np.uint64(rules.keep_deletes)  # type: ignore[no-any-return]
+
+
+@inlined
+def is_late(i: int, code: int, events: Events, rules: Rules, graph: Graph) -> bool:
+    """Whether a vertex of an event was deleted at a later time. What is logged was not late."""
+    return not events.logged and is_older_than_delete(code, events.time[i], graph, rules)
 
 
 def kept_deletes(graph: Graph, codes: int, keep_deletes: int) -> tuple[Ints, Ints]:
