@@ -20,6 +20,7 @@ from d3gnn.events.columns import (
     as_times,
     codes_of,
     encode_names,
+    integers,
     names_of,
     nullable_ints,
     offsets_of,
@@ -127,10 +128,10 @@ class EventBatch:
             names=names,
             values=values if flat else None,
             value_offsets=offsets_of(lengths) if flat else None,
-            time=np.array([NO_TIME if t is None else t for t in time], np.int64),
-            arrival=optional_ints(arrival),
-            partition=optional_ints(partition),
-            offset=optional_ints(offset),
+            time=integers("time", [NO_TIME if t is None else t for t in time]),
+            arrival=optional_ints("arrival", arrival),
+            partition=optional_ints("partition", partition),
+            offset=optional_ints("offset", offset),
             origin=rows,
         )
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from d3gnn.events.duration import duration
 from d3gnn.events.event import DEFAULT_FEATURE
+from d3gnn.events.limits import UNBOUNDED, check_max_abs
+from d3gnn.whole_numbers import check_whole
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
+
+#: Fields that decide which events are accepted, and not what they mean.
+_LIMITS = ("max_abs", "max_ahead")
 
 EdgeMode = Literal["simple", "multi", "keyed", "append"]
 
@@ -32,6 +39,12 @@ class GraphSchema:
         order.
     label_width:
         Numbers in a label.
+    max_abs:
+        Bound on the absolute value of each number in a feature or label: an event with a larger one is a
+        dead letter. By default, there is none.
+    max_ahead:
+        How far an event time may be ahead of the event's arrival: beyond, it is a dead letter. `"1d"` (s, m,
+        h, d), a `timedelta`, or a number of microseconds; None: there is no bound.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
@@ -42,6 +55,8 @@ class GraphSchema:
     features: Mapping[str, int] = field(default_factory=dict)
     edge_features: Mapping[str, int] = field(default_factory=dict)
     label_width: int = 1
+    max_abs: float | None = None
+    max_ahead: int | str | timedelta | None = "1d"
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -56,13 +71,22 @@ class GraphSchema:
             object.__setattr__(self, which, MappingProxyType(widths))
         if self.edges == "append" and self.edge_features:
             raise ValueError("edges='append' keeps no edge table, so its edges cannot have features")
-        if self.label_width < 1:
-            raise ValueError(f"label_width={self.label_width}: must be at least 1")
+        check_whole("label_width", self.label_width)
+        if self.max_abs is not None:
+            object.__setattr__(self, "max_abs", check_max_abs(self.max_abs))
+        ahead = UNBOUNDED if self.max_ahead in (None, UNBOUNDED) else duration("max_ahead", self.max_ahead)
+        object.__setattr__(self, "max_ahead", ahead)
 
     @property
     def width(self) -> int:
         """Width of the model's input: the sum over all vertex features."""
         return sum(self.features.values())
+
+    @property
+    def longest_ahead(self) -> int:
+        """`max_ahead` in microseconds."""
+        assert isinstance(self.max_ahead, int)
+        return self.max_ahead
 
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
@@ -95,9 +119,13 @@ class GraphSchema:
     def _parts(self) -> tuple[Any, ...]:
         return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
-        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+    def to_dict(self, *, limits: bool = True) -> dict[str, Any]:
+        """Plain values for JSON; `GraphSchema(**d)` is the inverse.
+
+        Without `limits`, `max_abs` and `max_ahead` are left out: they may change while a store lives.
+        """
+        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        return {k: v for k, v in plain.items() if limits or k not in _LIMITS}
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)

@@ -122,7 +122,7 @@ class LogCoordinator(Coordinator):
     def _send(self, planned: PlannedBatch, begun: float) -> PartResult:
         worker, state, result = self._worker, self._state, planned.result
         self._plan.config_fingerprint.write(state)
-        state.counters("clocks", 2)[:] = planned.clocks
+        state.counters("clocks", len(planned.clocks))[:] = planned.clocks
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {
@@ -180,7 +180,7 @@ class LogCoordinator(Coordinator):
 
 
 def _stored_clocks(state: MappedPartState) -> Clocks:
-    return Clocks(*state.counters("clocks", 2).tolist())
+    return Clocks(*state.counters("clocks", len(Clocks._fields)).tolist())
 
 
 def _logged_clocks(meta: EntryMeta) -> Clocks:

@@ -45,6 +45,8 @@ def run(
     vertex_features: o.VertexFeatures = None,
     edge_features: o.EdgeFeatures = None,
     label_width: o.LabelWidth = None,
+    max_abs: o.MaxAbs = None,
+    max_ahead: o.MaxAhead = None,
     model: o.Model = None,
     widths: o.Widths = None,
     aggregator: o.Aggregator = None,
@@ -86,7 +88,7 @@ def run(
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
         from d3gnn.cli.run.recall import recall_or_look
-        from d3gnn.cli.run.settings import declared, graph_schema, make_alerts, make_model
+        from d3gnn.cli.run.settings import declared, graph_schema, limits_of, make_alerts, make_model
 
         inputs = Inputs.of(
             input, edges, features, labels,
@@ -103,7 +105,8 @@ def run(
             declared("--edge-features", edge_features),
         )
         mode = edges_mode.value if edges_mode else None
-        schema = graph_schema(memory.found, mode, undirected, *declared_widths, label_width)
+        limits = limits_of(max_abs, max_ahead)
+        schema = graph_schema(memory.found, mode, undirected, *declared_widths, label_width, limits)
         gnn = make_model(model, widths, aggregator and aggregator.value, seed, schema, memory.found)
         job = Job.plan(
             inputs, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,

@@ -138,6 +138,13 @@ VertexFeatures = Annotated[
 ]
 EdgeFeatures = Annotated[str | None, _option(_GRAPH, "NAME=N,...", "Edge features and their widths.")]
 LabelWidth = Annotated[int | None, _option(_GRAPH, "N", "Numbers in a label. Default: as in --labels.")]
+MaxAbs = Annotated[
+    float | None, _option(_GRAPH, "NUMBER", "Largest absolute value in features and labels. Default: none.")
+]
+MaxAhead = Annotated[
+    str | None,
+    _option(_GRAPH, "TIME", "How far a time may be ahead of the arrival, as in 12h; or none. Default: 1d."),
+]
 
 Model = Annotated[Path | None, _option(_MODEL, "FILE", "Model that model.save() wrote.")]
 Widths = Annotated[

@@ -1,6 +1,7 @@
 """Aggregators that keep a sum. Sums form a group, so a message that was added can be taken out again.
 
-Sums are kept in float64, so millions of additions and retractions of float32 messages leave no trace.
+Sums are kept in float64, so millions of additions and retractions of float32 messages leave no trace, unless
+some were far larger than what remains: each sum has a bound that tells (see `cancellation`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.cancellation import bound_of, bound_of_row, larger, take_bound
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -49,10 +51,10 @@ class Linear(Aggregator):
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
         touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
-        values, edge_values, state, _ = arrays
+        values, edge_values, state, _, bounds = arrays
         if len(self._difference) != state.shape[1]:
             self._difference = np.empty(state.shape[1])
-        changes = (touched, self._difference)
+        changes = (bounds, touched, self._difference)
         return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
@@ -63,7 +65,7 @@ class Linear(Aggregator):
 @lean
 def _add(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     last = len(src) - 1
@@ -71,10 +73,13 @@ def _add(
         next = min(last, i + AHEAD)
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
+        fetch(bounds, dst[next])
         u, v = src[i], dst[i]
-        weight = np.float64(weight_of(edge_values, slot[i]))
+        weight, bits = np.float64(weight_of(edge_values, slot[i])), np.int32(0)
         for k in range(width):
             state[v, k] += weight * values[u, k]
+            bits = larger(bits, values[u, k])
+        take_bound(bounds, v, abs(weight) * bound_of(bits))
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -82,13 +87,14 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for i in range(len(src)):
         u, v = src[i], dst[i]
         count[v] -= 1
         if count[v] == 0:
+            bounds[v] = 0.0
             for k in range(width):
                 state[v, k] = 0.0
         else:
@@ -101,7 +107,7 @@ def _retract(
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, touched: Ints, difference: Doubles,
+    values: Floats, edge_values: Floats, state: Doubles, bounds: Doubles, touched: Ints, difference: Doubles,
 ) -> int:  # fmt: skip
     width = state.shape[1]
     messages = 0
@@ -112,13 +118,17 @@ def _replace(
         fetch_row(values, next)
         fetch(pool, segments[next, BEGIN])
         u = sources[i]
-        changed = False
+        changed, old, new = False, np.int32(0), np.int32(0)
         for k in range(width):
             difference[k] = np.float64(fresh[i, k]) - np.float64(values[u, k])
             changed |= difference[k] != 0.0
+            old, new = larger(old, values[u, k]), larger(new, fresh[i, k])
             values[u, k] = fresh[i, k]
         if not changed:
             continue
+        bound = bound_of(new)
+        # The destinations have taken in the old message already.
+        grows = bound > bound_of(old)
         begin = segments[u, BEGIN]
         end = begin + segments[u, LENGTH]
         messages += end - begin
@@ -129,6 +139,8 @@ def _replace(
             v, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * difference[k]
+            if grows:
+                take_bound(bounds, v, abs(weight) * bound)
             touch(touched, v, time[i], arrival[i])
     return messages
 
@@ -136,16 +148,18 @@ def _replace(
 @lean
 def _recompute(
     destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
+        bounds[v] = 0.0
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
             u, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * values[u, k]
+            take_bound(bounds, v, abs(weight) * bound_of_row(values, u, 0, width))
         count[v] = end - begin

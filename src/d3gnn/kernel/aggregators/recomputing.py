@@ -12,6 +12,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.cancellation import bound_of_row, take_bound
 from d3gnn.kernel.compiled import inlined, lean, specialised
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import touch
@@ -35,6 +36,9 @@ class Recomputing(Aggregator):
     #: Whether messages depend on their destination, so that a change of the destination invalidates it.
     reads_destination = False
 
+    def sums(self, state_width: int) -> tuple[int, int]:
+        return 0, 0  # nothing is taken out of a state
+
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _invalidate(edges.dst, edges.time, edges.arrival, touched, invalidated)
 
@@ -50,8 +54,7 @@ class Recomputing(Aggregator):
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         loop = specialised(_recompute, self.steps_name, accumulate=type(self).accumulate)
-        values, edge_values, state, counts = arrays
-        loop(destinations, *into, values, edge_values, state, counts, self.params)
+        loop(destinations, *into, *arrays, self.params)
 
 
 @lean
@@ -91,15 +94,18 @@ def _replace(
 @lean
 def _recompute(
     destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, params: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, params: Ints,
 ) -> None:  # fmt: skip
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
+        bounds[v] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):
             fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
-            weight = weight_of(edge_values, pool[j, EDGE])
-            accumulate(j == begin, weight, values[pool[j, OTHER]], state[v], params)
+            u, weight = pool[j, OTHER], weight_of(edge_values, pool[j, EDGE])
+            accumulate(j == begin, weight, values[u], state[v], params)
+            bound = bound_of_row(values, u, 0, values.shape[1])
+            take_bound(bounds, v, abs(np.float64(weight)) * bound)
         count[v] = end - begin
