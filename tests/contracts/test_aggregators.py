@@ -83,7 +83,7 @@ class Part:
             make_touched(VERTICES),
             make_touched(VERTICES),
         )
-        bounds = np.zeros(VERTICES)
+        bounds = np.zeros((VERTICES, 2))
         return Part(aggregator, values, edge_values, state, count, touched, invalidated, adjacency, bounds)
 
     @property

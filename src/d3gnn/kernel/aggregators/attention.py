@@ -15,7 +15,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages
-from d3gnn.kernel.aggregators.cancellation import bound_of_row, take_bound
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of_row, take_bound
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import is_in, touch
@@ -227,11 +227,10 @@ def _take_in(
     u: int, v: int, slot: int, first: bool, values: Floats, edge_values: Floats, state: Doubles,
     bounds: Doubles, heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
-    bound = bound_of_row(values, u, 0, heads * channels)
     for h in range(heads):
         logit = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)
         share = _take_in_head(logit, first, values, u, v, state, h, heads, channels)
-        take_bound(bounds, v, share * bound)
+        take_bound(bounds, v, share * bounds[u, SENT])
     _add_edge_values(1.0, v, slot, edge_values, state, heads, channels)
     take_bound(bounds, v, bound_of_row(edge_values, slot, 0, edge_values.shape[1]))
 
@@ -265,7 +264,7 @@ def _retract(
         count[v] -= 1
         touch(touched, v, time[i], arrival[i])
         if count[v] == 0:
-            bounds[v] = 0.0
+            bounds[v, TAKEN] = 0.0
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
@@ -305,7 +304,7 @@ def _replace(
             begin = segments[u, BEGIN]
             end = begin + segments[u, LENGTH]
             messages += end - begin
-            bound = bound_of_row(fresh, i, 0, heads * channels)
+            bound = bounds[u, SENT] = bound_of_row(fresh, i, 0, heads * channels)
             for j in range(begin, end):
                 fetch_row(state, pool[min(end - 1, j + AHEAD), OTHER])
                 v, slot = pool[j, OTHER], pool[j, EDGE]
@@ -335,7 +334,7 @@ def _recompute(
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
-        bounds[v] = 0.0
+        bounds[v, TAKEN] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):

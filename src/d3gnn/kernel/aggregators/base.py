@@ -35,7 +35,7 @@ class EdgeArrays(NamedTuple):
     edge_values: Floats  # by edge slot; of width 0 where messages do not depend on edges
     state: Doubles
     counts: Ints32  # of messages
-    bounds: Doubles  # on the messages that each state has taken in since it was recomputed; 0: none is kept
+    bounds: Doubles  # on what each state has taken in, and on each message (see `cancellation`)
 
 
 @inlined

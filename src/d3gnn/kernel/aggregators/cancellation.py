@@ -5,8 +5,9 @@ others is lost; after infinity, everything is. So each destination keeps one num
 that its sums have taken in since they were last recomputed. When its partial aggregate is sent and the bound
 dwarfs the sums, it is recomputed from its in-edges first. See docs/adr/0016-bounds-on-cancellation.md.
 
-In the loops this costs one look at each new message, whose row is in the cache then, as integers: the bits of
-positive floats are in the order of the floats, infinity and NaN last, and integers are compared in vectors.
+Each vertex also keeps a bound on its own message, so that an edge takes one number more, and no loop. It is
+found when the message arrives, with the numbers as integers: the bits of positive floats are in the order of
+the floats, infinity and NaN last, and integers are compared in vectors.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
-from d3gnn.kernel.compiled import inlined
-from d3gnn.types import Doubles, Floats
+from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER
+from d3gnn.kernel.aggregators.base import weight_of
+from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.types import Doubles, Floats, Ints32
 
+#: Columns of bounds, by vertex: on the messages that its sums have taken in, and on the one that it sends.
+TAKEN, SENT = range(2)
 #: A bound dwarfs sums that are smaller than it by this factor: up to here, their error is about 1e-13.
 DWARFS = 1024.0
 _INT32, _FLOAT32 = ir.IntType(32), ir.FloatType()
@@ -72,17 +77,38 @@ def bound_of_row(rows: Floats, row: int, begin: int, end: int) -> float:
 @inlined
 def take_bound(bounds: Doubles, v: int, bound: float) -> None:
     """The sums of v have taken in a message below this bound; NaN (infinity times 0) counts as infinite."""
-    if not bound <= bounds[v]:
-        bounds[v] = bound if bound < np.inf else np.inf
+    if not bound <= bounds[v, TAKEN]:
+        bounds[v, TAKEN] = bound if bound < np.inf else np.inf
+
+
+@lean
+def renew_bounds(
+    destinations: Ints32, segments: Ints32, pool: Ints32, edge_values: Floats, bounds: Doubles
+) -> None:
+    """The bounds of destinations that were recomputed: on the messages of their in-edges."""
+    for v in destinations:
+        begin = segments[v, BEGIN]
+        bounds[v, TAKEN] = 0.0
+        for j in range(begin, begin + segments[v, LENGTH]):
+            weight = np.float64(weight_of(edge_values, pool[j, EDGE]))
+            take_bound(bounds, v, abs(weight) * bounds[pool[j, OTHER], SENT])
 
 
 @inlined
-def is_dwarfed(bounds: Doubles, v: int, sums: Floats, row: int, begin: int, end: int) -> bool:
-    """Whether sums of v, which are some numbers of a row, may owe too much to messages that have left."""
-    bound = bounds[v]
+def is_dwarfed(bound: float, sums: Doubles, rounded: Floats, begin: int, end: int) -> bool:
+    """Whether the sums of a destination, some numbers of its state, may owe too much to messages that have
+    left. `rounded` is the same state as a row of a partial aggregate.
+    """
     if bound == 0.0:
         return False
     bits = np.int32(0)
     for k in range(begin, end):
-        bits = larger(bits, sums[row, k])
-    return not bound <= DWARFS * np.float64(_number(bits))
+        bits = larger(bits, rounded[k])
+    largest = np.float64(_number(bits))
+    if bits >= _INFINITE:  # perhaps only as float32
+        largest = 0.0
+        for k in range(begin, end):
+            if np.isnan(sums[k]):
+                return True
+            largest = max(largest, abs(sums[k]))
+    return not bound <= DWARFS * largest

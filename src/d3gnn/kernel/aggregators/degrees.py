@@ -6,7 +6,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
-from d3gnn.kernel.aggregators.cancellation import take_bound
+from d3gnn.kernel.aggregators.cancellation import TAKEN, take_bound
 from d3gnn.kernel.aggregators.linear import copy_total
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.touched import touch
@@ -92,7 +92,7 @@ def _retract(
         count[v] -= 1
         touch(touched, v, time[i], arrival[i])
         if count[v] == 0:
-            bounds[v] = 0.0
+            bounds[v, TAKEN] = 0.0
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
@@ -109,7 +109,7 @@ def _recompute(
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
-        bounds[v] = 0.0
+        bounds[v, TAKEN] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):

@@ -10,7 +10,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
-from d3gnn.kernel.aggregators.cancellation import bound_of, bound_of_row, larger, take_bound
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of, larger, take_bound
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -73,13 +73,11 @@ def _add(
         next = min(last, i + AHEAD)
         fetch_row(values, src[next])
         fetch_row(state, dst[next])
-        fetch(bounds, dst[next])
         u, v = src[i], dst[i]
-        weight, bits = np.float64(weight_of(edge_values, slot[i])), np.int32(0)
+        weight = np.float64(weight_of(edge_values, slot[i]))
         for k in range(width):
             state[v, k] += weight * values[u, k]
-            bits = larger(bits, values[u, k])
-        take_bound(bounds, v, abs(weight) * bound_of(bits))
+        take_bound(bounds, v, abs(weight) * bounds[u, SENT])
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -94,7 +92,7 @@ def _retract(
         u, v = src[i], dst[i]
         count[v] -= 1
         if count[v] == 0:
-            bounds[v] = 0.0
+            bounds[v, TAKEN] = 0.0
             for k in range(width):
                 state[v, k] = 0.0
         else:
@@ -118,17 +116,17 @@ def _replace(
         fetch_row(values, next)
         fetch(pool, segments[next, BEGIN])
         u = sources[i]
-        changed, old, new = False, np.int32(0), np.int32(0)
+        changed, bits = False, np.int32(0)
         for k in range(width):
             difference[k] = np.float64(fresh[i, k]) - np.float64(values[u, k])
             changed |= difference[k] != 0.0
-            old, new = larger(old, values[u, k]), larger(new, fresh[i, k])
+            bits = larger(bits, fresh[i, k])
             values[u, k] = fresh[i, k]
         if not changed:
             continue
-        bound = bound_of(new)
-        # The destinations have taken in the old message already.
-        grows = bound > bound_of(old)
+        bound = bound_of(bits)
+        grows = bound > bounds[u, SENT]  # else the destinations' bounds are as large already
+        bounds[u, SENT] = bound
         begin = segments[u, BEGIN]
         end = begin + segments[u, LENGTH]
         messages += end - begin
@@ -154,12 +152,12 @@ def _recompute(
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
-        bounds[v] = 0.0
+        bounds[v, TAKEN] = 0.0
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
             u, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * values[u, k]
-            take_bound(bounds, v, abs(weight) * bound_of_row(values, u, 0, width))
+            take_bound(bounds, v, abs(weight) * bounds[u, SENT])
         count[v] = end - begin

@@ -11,7 +11,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import EdgeArrays, Messages, weight_of
-from d3gnn.kernel.aggregators.cancellation import bound_of_row, take_bound
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of_row, renew_bounds, take_bound
 from d3gnn.kernel.aggregators.recomputing import Recomputing
 from d3gnn.kernel.aggregators.reductions import (
     MEAN,
@@ -67,6 +67,11 @@ class Mixed(Recomputing):
         changes = (bounds, touched, invalidated, self._codes)
         return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
 
+    def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
+        super().recompute(destinations, arrays, into)
+        if _has_sums(self._codes):
+            renew_bounds(destinations, *into, arrays.edge_values, arrays.bounds)
+
 
 @inlined
 def _has_sums(codes: Ints) -> bool:
@@ -90,8 +95,7 @@ def _add(
         u, v, weight = src[i], dst[i], weight_of(edge_values, slot[i])
         accumulate_reductions(count[v] == 0, weight, values[u], state[v], codes)
         if has_sums:
-            bound = bound_of_row(values, u, 0, values.shape[1])
-            take_bound(bounds, v, abs(np.float64(weight)) * bound)
+            take_bound(bounds, v, abs(np.float64(weight)) * bounds[u, SENT])
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -108,7 +112,7 @@ def _retract(
         count[v] -= 1
         touch(touched, v, time[i], arrival[i])
         if count[v] == 0:
-            bounds[v] = 0.0
+            bounds[v, TAKEN] = 0.0
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
@@ -143,7 +147,8 @@ def _replace(
         if not changed:
             continue
         bound = bound_of_row(fresh, i, 0, width)
-        grows = has_sums and bound > bound_of_row(values, u, 0, width)
+        grows = has_sums and bound > bounds[u, SENT]
+        bounds[u, SENT] = bound
         begin = segments[u, BEGIN]
         end = begin + segments[u, LENGTH]
         messages += end - begin

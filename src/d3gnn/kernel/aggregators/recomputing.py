@@ -12,7 +12,6 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
-from d3gnn.kernel.aggregators.cancellation import bound_of_row, take_bound
 from d3gnn.kernel.compiled import inlined, lean, specialised
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import touch
@@ -54,7 +53,8 @@ class Recomputing(Aggregator):
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         loop = specialised(_recompute, self.steps_name, accumulate=type(self).accumulate)
-        loop(destinations, *into, *arrays, self.params)
+        values, edge_values, state, counts, _ = arrays
+        loop(destinations, *into, values, edge_values, state, counts, self.params)
 
 
 @lean
@@ -94,18 +94,15 @@ def _replace(
 @lean
 def _recompute(
     destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, params: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, params: Ints,
 ) -> None:  # fmt: skip
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
-        bounds[v] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):
             fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
-            u, weight = pool[j, OTHER], weight_of(edge_values, pool[j, EDGE])
-            accumulate(j == begin, weight, values[u], state[v], params)
-            bound = bound_of_row(values, u, 0, values.shape[1])
-            take_bound(bounds, v, abs(np.float64(weight)) * bound)
+            weight = weight_of(edge_values, pool[j, EDGE])
+            accumulate(j == begin, weight, values[pool[j, OTHER]], state[v], params)
         count[v] = end - begin

@@ -181,7 +181,8 @@ class Edge(Operator[EdgeState]):
             slot, time, arrival, fresh = block.columns
             if pulls:
                 degree = state.adjacency.into.segments if self.layer.reads_destination else _NO_SEGMENTS
-                messages += touch_reached(slot, fresh, time, arrival, arrays.values, *out, degree, touched)
+                both = arrays.values, arrays.bounds
+                messages += touch_reached(slot, fresh, time, arrival, *both, *out, degree, touched)
             else:
                 replace = self.aggregator.replace
                 messages += replace(slot, fresh, time, arrival, arrays, out, touched, state.invalidated)

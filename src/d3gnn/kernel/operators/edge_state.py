@@ -6,7 +6,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency
 from d3gnn.kernel.aggregators import EdgeArrays
-from d3gnn.kernel.aggregators.cancellation import is_dwarfed
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of, is_dwarfed, larger
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.part_state import PartState
@@ -34,7 +34,7 @@ class EdgeState:
         self.edge_values = part_state.array("edge_values", np.float32, edge_width)
         self.sums = part_state.array("sums", np.float64, state_width)
         self.count = part_state.array("count", np.int32)
-        self.bounds = part_state.array("bounds", np.float64)
+        self.bounds = part_state.array("bounds", np.float64, 2)
         self.master = part_state.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
         self.touched, self.invalidated = make_touched(0), make_touched(0)
         self._generation = -1
@@ -108,8 +108,8 @@ def count_reached(slots: Ints32, part: int, segments: Ints32, master: Ints32) ->
 
 @lean
 def touch_reached(
-    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, segments: Ints32, pool: Ints32,
-    own: Ints32, touched: Ints,
+    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, bounds: Doubles,
+    segments: Ints32, pool: Ints32, own: Ints32, touched: Ints,
 ) -> int:  # fmt: skip
     """Like an aggregator's `replace`, but leaves the states to a recomputation.
 
@@ -118,10 +118,12 @@ def touch_reached(
     messages = 0
     for i in range(len(slots)):
         u = slots[i]
-        changed = False
+        changed, bits = False, np.int32(0)
         for k in range(values.shape[1]):
             changed |= fresh[i, k] != values[u, k]
+            bits = larger(bits, fresh[i, k])
             values[u, k] = fresh[i, k]
+        bounds[u, SENT] = bound_of(bits)
         if changed:
             begin = segments[u, BEGIN]
             end = begin + segments[u, LENGTH]
@@ -174,7 +176,7 @@ def collect_partials(
         time[i], arrival[i] = touched[at, TIME], touched[at, ARRIVAL]
         for k in range(sums.shape[1]):
             state[i, k] = sums[v, k]
-        if begin < end and is_dwarfed(bounds, v, state, i, begin, end):
+        if begin < end and is_dwarfed(bounds[v, TAKEN], sums[v], state[i], begin, end):
             dwarfed += 1
             touched[dwarfed, VERTEX], touched[dwarfed, TIME] = v, i
     clear(touched)
