@@ -36,7 +36,6 @@ BAD_VERTEX = 99
 MakeLayer = Callable[[int, int], Layer]
 
 
-
 LAYERS: dict[str, MakeLayer] = {
     **{
         aggr: lambda i, o, aggr=aggr: SAGEConv(i, o, aggr, bias=False)  # type: ignore[misc]
@@ -150,9 +149,7 @@ class Stream:
 
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("pulls", [False, None], ids=["push", "as it is"])
-def test_a_bad_value_leaves_no_trace(
-    name: str, pulls: bool | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bad_value_leaves_no_trace(name: str, pulls: bool | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if pulls is not None:
         monkeypatch.setattr(edge_operator, "prefers_pull", lambda *_: pulls)
     stream = Stream(LAYERS[name])

@@ -43,8 +43,8 @@ def without_training(made: str, given: dict[str, Any]) -> dict[str, Any]:
         listed = ", ".join(f"{name}={value!r}" for name, value in found.items())
         raise TypeError(
             f"{made}() does not take {listed}: it computes with trained weights, and dropout is for "
-            "training. Train such a model in PyG and convert it with d3gnn.nn.from_pyg(model), which omits dropout and "
-            "keeps normalisations; or leave the argument out"
+            "training. Train such a model in PyG and convert it with d3gnn.nn.from_pyg(model), which omits "
+            "dropout and keeps normalisations; or leave the argument out"
         )
     return {name: value for name, value in given.items() if name not in _ONLY_PYG}
 

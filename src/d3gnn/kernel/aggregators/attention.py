@@ -5,8 +5,8 @@ r"""Softmax attention: messages are joined by weights that depend on source, des
 State of a destination, for each head: the largest logit m, the sum of e^(l - m), the sum of e^(l - m) x, and
 the sum of its edges' values. A message is taken in and taken back like one of a sum, as long as it does not
 hold the largest logit; a destination that loses that, or changes itself, is recomputed. The message with the
-largest logit counts 1 in the sum of exponentials, so that what was taken back leaves no trace there; the other
-sums have a bound (see `cancellation`).
+largest logit counts 1 in the sum of exponentials, so that what was taken back leaves no trace there; the
+other sums have a bound (see `cancellation`).
 """
 
 from __future__ import annotations

@@ -104,11 +104,11 @@ def is_dwarfed(bound: float, sums: Doubles, rounded: Floats, begin: int, end: in
     bits = np.int32(0)
     for k in range(begin, end):
         bits = larger(bits, rounded[k])
-    largest = np.float64(_number(bits))
+    largest: float = np.float64(_number(bits))
     if bits >= _INFINITE:  # perhaps only as float32
         largest = 0.0
         for k in range(begin, end):
             if np.isnan(sums[k]):
                 return True
-            largest = max(largest, abs(sums[k]))
+            largest = max(largest, np.abs(sums[k]))
     return not bound <= DWARFS * largest

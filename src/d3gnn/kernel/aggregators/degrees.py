@@ -52,7 +52,8 @@ class Degrees(Aggregator):
         return 0
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
-        _recompute(destinations, *into, *arrays[1:])
+        segments, pool = into
+        _recompute(destinations, segments, pool, *arrays[1:])
 
 
 @inlined

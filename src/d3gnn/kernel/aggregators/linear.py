@@ -54,8 +54,9 @@ class Linear(Aggregator):
         values, edge_values, state, _, bounds = arrays
         if len(self._difference) != state.shape[1]:
             self._difference = np.empty(state.shape[1])
-        changes = (bounds, touched, self._difference)
-        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
+        return _replace(
+            sources, fresh, time, arrival, *out, values, edge_values, state, bounds, touched, self._difference
+        )
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into

@@ -64,8 +64,10 @@ class Mixed(Recomputing):
         touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
         values, edge_values, state, _, bounds = arrays
-        changes = (bounds, touched, invalidated, self._codes)
-        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
+        return _replace(
+            sources, fresh, time, arrival, *out, values, edge_values, state, bounds, touched, invalidated,
+            self._codes,
+        )  # fmt: skip
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         super().recompute(destinations, arrays, into)

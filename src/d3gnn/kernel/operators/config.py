@@ -49,7 +49,7 @@ class OperatorConfig:
     def __post_init__(self) -> None:
         check_whole("parts", self.parts)
         min_change: Any = self.min_change
-        if not isinstance(min_change, Real) or not 0 <= min_change < float("inf"):
+        if not isinstance(min_change, Real) or not 0 <= float(min_change) < float("inf"):
             raise ValueError(f"min_change={min_change!r}: must be 0 (exact) or a small positive number")
         if self.emit not in get_args(Emit):
             raise ValueError(f"emit={self.emit!r}: choose one of {', '.join(get_args(Emit))}")

@@ -236,8 +236,9 @@ class Edge(Operator[EdgeState]):
             np.empty((n, self.width), FLOAT32),
         )  # fmt: skip
         _, _, sums, counts, bounds = state.arrays
+        first, last = self._sums
         dwarfed = collect_partials(
-            state.touched, state.master.data, counts, sums, bounds, *self._sums, ends, *columns
+            state.touched, state.master.data, counts, sums, bounds, first, last, ends, *columns
         )
         if dwarfed:
             self._recompute_dwarfed(state, dwarfed, columns[-1])

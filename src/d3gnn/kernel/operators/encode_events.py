@@ -138,7 +138,7 @@ def is_plain(batch: EventBatch, arrival: Ints, max_ahead: int) -> tuple[bool, bo
 def _all_edge_creates(
     op: Small, element: Small, time: Ints, arrival: Ints, max_ahead: int
 ) -> tuple[bool, bool]:
-    """Whether all events create edges, at known times that are not ahead; and whether times never decrease."""
+    """Whether all events create edges, at known times, none ahead; and whether times never decrease."""
     is_sorted = True
     for i in range(len(op)):
         if element[i] != _EDGE or op[i] != _CREATE or time[i] == NO_TIME:
