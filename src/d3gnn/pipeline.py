@@ -30,6 +30,7 @@ from d3gnn.store.erasure import erasures
 from d3gnn.store.models import put_model
 from d3gnn.store.spark_checkpoint import FILE_FORMATS, SparkCheckpoint
 from d3gnn.store.store import STORE, Store
+from d3gnn.whole_numbers import check_whole
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,8 +99,8 @@ class StreamingGNN(PipelineCommands):
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
-        if tasks is not None and tasks < 1:
-            raise ValueError(f"tasks={tasks}: must be at least 1")
+        if tasks is not None:
+            check_whole("tasks", tasks)
         if arrays is not None and store is None:
             raise ValueError("arrays= needs store=: a folder of arrays belongs to one store")
         model = GNN.check(model)
@@ -206,7 +207,7 @@ class StreamingGNN(PipelineCommands):
                 "name": self.name,
                 "parts": self.parts,
                 "partitioner": {"name": self.partitioner.name, **asdict(self.partitioner)},
-                "schema": self.schema.to_dict(),
+                "schema": self.schema.to_dict(limits=False),
                 "ids": "string" if types.get("src") == "string" else "int",
                 "keys": "string" if types.get("key") == "string" else "int",
             }

@@ -66,6 +66,7 @@ class Part:
     touched: Ints
     invalidated: Ints
     adjacency: Adjacency
+    bounds: Doubles
 
     @staticmethod
     def make(aggregator: Aggregator, seed: int = 1) -> Part:
@@ -82,11 +83,12 @@ class Part:
             make_touched(VERTICES),
             make_touched(VERTICES),
         )
-        return Part(aggregator, values, edge_values, state, count, touched, invalidated, adjacency)
+        bounds = np.zeros((VERTICES, 2))
+        return Part(aggregator, values, edge_values, state, count, touched, invalidated, adjacency, bounds)
 
     @property
     def arrays(self) -> EdgeArrays:
-        return EdgeArrays(self.values, self.edge_values, self.state, self.count)
+        return EdgeArrays(self.values, self.edge_values, self.state, self.count, self.bounds)
 
     def add(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
         self.adjacency.add(slots, src, dst)

@@ -601,6 +601,29 @@ def test_a_drain_does_not_move_the_clock() -> None:
     assert engine.pending()["edge-1"] == 0
 
 
+@pytest.mark.parametrize("caught_up", [False, True])
+def test_windows_go_on_when_the_clock_is_set_back(caught_up: bool) -> None:
+    second, day = 1_000_000, 86_400_000_000
+    engine = LocalEngine(GraphSAGE(3, 4, 1, seed=1), window=(Tumbling(1.0), None))
+    now = 1_767_225_600_000_000
+    engine.apply([edge("a", "b", time=1), edge("c", "d", time=1)], clock=now - 2 * second)
+    engine.apply([], clock=now)
+    engine.apply([edge("c", "b", time=2)], clock=now)
+    now -= day  # the system's clock was set back
+    engine.apply([], clock=now)
+    assert engine.pending()["edge-1"] == 1
+    engine.apply([], clock=now + second // 2)
+    assert engine.pending()["edge-1"] == 1, "half a second has passed"
+    if caught_up:
+        now += day
+    engine.apply([], clock=now + second * 3)
+    assert engine.pending()["edge-1"] == 0
+    engine.apply([edge("a", "d", time=3)], clock=now + 4 * second)
+    assert engine.pending()["edge-1"] == 1
+    engine.apply([], clock=now + 5 * second)
+    assert engine.pending()["edge-1"] == 0
+
+
 def test_an_unknown_clock_is_refused() -> None:
     with pytest.raises(ValueError, match="choose one of batch, event"):
         LocalEngine(GraphSAGE(3, 4, 1), clock="wall")  # type: ignore[arg-type]

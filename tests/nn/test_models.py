@@ -11,7 +11,7 @@ import torch_geometric.nn as pyg
 from torch import Tensor, nn
 
 from d3gnn import LocalEngine
-from d3gnn.nn import GAT, GCN, GIN, GNN, Classifier, GraphSAGE, SAGEConv, from_pyg
+from d3gnn.nn import GAT, GCN, GIN, GNN, Classifier, GATConv, GATv2Conv, GraphSAGE, SAGEConv, from_pyg
 
 MODELS: dict[str, Callable[..., GNN]] = {"GraphSAGE": GraphSAGE, "GCN": GCN, "GIN": GIN, "GAT": GAT}
 SETTINGS: list[dict[str, Any]] = [{}, {"jk": "cat"}, {"jk": "max"}, {"jk": "last"}, {"act": None}]
@@ -74,7 +74,7 @@ def test_heads_and_edge_features_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: GraphSAGE(3, 4, 0), "num_layers=0: it must be at least 1"),
+        (lambda: GraphSAGE(3, 4, 0), "num_layers=0: must be an integer of at least 1"),
         (lambda: GraphSAGE(3, 0, 1), "out_channels=0: it must be at least 1"),
         (lambda: GCN(3, 4, 2, jk="lstm"), "jk='lstm': choose one of None, last, cat, max"),
         (lambda: GIN(3, 4, 2, act="gelu"), "act='gelu': choose one of relu, tanh, elu, None"),
@@ -106,3 +106,32 @@ def test_models_and_layers_of_pyg_must_be_converted() -> None:
         GNN([pyg.SAGEConv(3, 4)])
     with pytest.raises(TypeError, match=r"in_channels=\(3, 3\): it must be an integer"):
         SAGEConv((3, 3), 4)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: GATConv(4, 8, dropout=0.6),
+            r"GATConv\(\) does not take dropout=0.6: .*is for training",
+        ),
+        (lambda: GATv2Conv(4, 8, dropout=0.6), r"GATv2Conv\(\) does not take dropout=0.6: .*from_pyg"),
+        (lambda: GATConv(4, 8, head=2), r"GATConv\(\) got an unexpected keyword argument 'head'"),
+    ],
+)
+def test_why_there_is_no_dropout(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+    assert GATConv(4, 8, dropout=0.0).config() == GATConv(4, 8).config()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: GraphSAGE(4, 8, "2"), "num_layers='2': must be an integer of at least 1"),  # type: ignore[arg-type]
+        (lambda: GATConv(4, 8, heads="2"), "heads='2': must be an integer of at least 1"),  # type: ignore[arg-type]
+    ],
+)
+def test_numbers_as_text_are_named(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()

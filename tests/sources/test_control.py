@@ -63,12 +63,36 @@ class Clock:
     def monotonic(self) -> float:
         return self.seconds
 
+    def time_ns(self) -> int:
+        return int(self.seconds * 1e9)
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(control, "time", clock)
     return clock
+
+
+# ------------------------------------------------------------------ its clock
+
+
+def test_the_clock_goes_on_when_the_system_clock_is_set_back(clock: Clock) -> None:
+    second, steady = 1_000_000, control._Clock()
+    assert steady.at_least(0) == 1000 * second
+    clock.seconds = 400.0
+    assert steady.at_least(0) == 1000 * second
+    clock.seconds = 403.0
+    assert steady.at_least(0) == 1003 * second
+    clock.seconds = 1005.0
+    assert steady.at_least(0) == 1005 * second, "it has caught up"
+
+
+def test_a_deadline_tells_a_new_process_that_the_system_clock_was_set_back(clock: Clock) -> None:
+    second, steady = 1_000_000, control._Clock()
+    assert steady.at_least(5000 * second) == 5000 * second
+    clock.seconds += 2
+    assert steady.at_least(5000 * second) == 5002 * second
 
 
 # ------------------------------------------------------------------ commands

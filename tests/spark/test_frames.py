@@ -238,7 +238,22 @@ def test_validate_agrees_with_check_on_every_combination(spark: SparkSession, sc
         Reason.NO_ANSWER,
     }
     seldom = {Reason.MISSING_KEY, Reason.UNEXPECTED_KEY, Reason.APPEND_ONLY}
+    seldom |= {Reason.ID_TOO_LONG, Reason.TOO_FAR_AHEAD, Reason.TOO_LARGE}
     assert set(Reason) - in_the_graph - seldom <= agrees(spark, [table], schema)
+
+
+def test_validate_agrees_with_check_on_limits(spark: SparkSession) -> None:
+    now, day, long = 1_767_225_600_000_000, 86_400_000_000, "é" * 513
+    events = [
+        Event("create", "feature", "a", value=[x], time=time, arrival=arrival)
+        for x in (1.0, -2.0)
+        for time in (-5, now, now + day, now + day + 1, 2**63 - 1)
+        for arrival in (0, now)
+    ]
+    events += [Event("create", "edge", u, v, time=0, arrival=0) for u in ("a", long) for v in ("b", long)]
+    events.append(Event("create", "vertex", "a", long, time=0, arrival=0))
+    found = agrees(spark, [as_table(events)], GraphSchema(features={"x": 1}, max_abs=1.0))
+    assert found == {Reason.APPLIED, Reason.ID_TOO_LONG, Reason.TOO_FAR_AHEAD, Reason.TOO_LARGE}
 
 
 # ------------------------------------------------------------------ output tables

@@ -10,6 +10,7 @@ import numpy as np
 from d3gnn.events.batch import EventBatch
 from d3gnn.events.event import DEFAULT_FEATURE, NO_TIME, Element, Op
 from d3gnn.events.keys import Keys
+from d3gnn.events.limits import LONGEST_ID, are_ahead, are_too_long
 from d3gnn.events.schema import GraphSchema
 from d3gnn.types import Array, Ints, Small
 
@@ -39,6 +40,9 @@ class Reason(IntEnum):
     UNEXPECTED_VALUE = 24
     NO_ANSWER = 25
     WRONG_TTL = 40
+    ID_TOO_LONG = 30
+    TOO_FAR_AHEAD = 31
+    TOO_LARGE = 32
 
     @property
     def is_dead(self) -> bool:
@@ -71,11 +75,16 @@ _TEXT = {
     Reason.UNEXPECTED_VALUE: "a delete or a query must not have a value",
     Reason.NO_ANSWER: "a query, but the model has no pair head (LinkPredictor, Similarity)",
     Reason.WRONG_TTL: "the ttl is not above 0, creates no edge or vertex, or the schema has none for these",
+    Reason.ID_TOO_LONG: f"an id or edge key is longer than {LONGEST_ID:,} bytes",
+    Reason.TOO_FAR_AHEAD: "the event time is too far ahead of the arrival (is its unit right? see max_ahead)",
+    Reason.TOO_LARGE: "the value contains a number beyond the max_abs of the schema",
 }
 
 
-def check(batch: EventBatch, schema: GraphSchema) -> Small:
+def check(batch: EventBatch, schema: GraphSchema, arrival: Ints | None = None) -> Small:
     """The reason why each event is bad, as far as that can be decided without the graph; 0: it is good.
+
+    `arrival` is that of each event, if it is known better than from the batch.
 
     >>> from d3gnn.events import Event, EventBatch, GraphSchema
     >>> batch = EventBatch.of([Event("create", "edge", 1, None), Event("destroy", "vertex", 1)])
@@ -104,6 +113,14 @@ def check(batch: EventBatch, schema: GraphSchema) -> Small:
     _mark_values(batch, schema, mark)
     if batch.ttl is not None:
         _mark_ttl(batch, schema, batch.ttl, mark)
+    for keys, used in ((batch.src, True), (batch.dst, is_pair), (batch.key, is_edge)):
+        if (long := are_too_long(keys)) is not None:
+            mark(long & used, Reason.ID_TOO_LONG)
+    arrival = batch.arrival if arrival is None else arrival
+    if arrival is not None:
+        mark(are_ahead(batch.time, arrival, schema.longest_ahead), Reason.TOO_FAR_AHEAD)
+    if schema.max_abs is not None and batch.values is not None:
+        mark(_any_number(batch, np.abs(batch.values) > schema.max_abs), Reason.TOO_LARGE)
     return reason
 
 
@@ -173,9 +190,15 @@ def _mark_values(batch: EventBatch, schema: GraphSchema, mark: _Mark) -> None:
         widths[e, : len(schema.edge_features)] = list(schema.edge_features.values())
     widths[Element.LABEL, 0] = schema.label_width
     mark(has_value & (width != widths[np.minimum(element, len(Element)), index]), Reason.WRONG_WIDTH)
-    bad_before = np.concatenate([[0], np.cumsum(~np.isfinite(batch.values))])
-    bad = bad_before[batch.value_offsets[1:]] > bad_before[batch.value_offsets[:-1]]
-    mark(bad, Reason.NOT_FINITE)
+    mark(_any_number(batch, ~np.isfinite(batch.values)), Reason.NOT_FINITE)
+
+
+def _any_number(batch: EventBatch, bad: Array) -> Array:
+    """Which events have a bad number in their value, by which of all numbers are."""
+    assert batch.value_offsets is not None
+    before = np.concatenate([[0], np.cumsum(bad)])
+    found: Array = before[batch.value_offsets[1:]] > before[batch.value_offsets[:-1]]
+    return found
 
 
 def _mark_ttl(batch: EventBatch, schema: GraphSchema, ttl: Ints, mark: _Mark) -> None:

@@ -39,15 +39,27 @@ def _integer(time: Time | None) -> int | None:
     return None if time is None else microseconds(time)
 
 
+def integers(name: str, numbers: Sequence[int]) -> Ints:
+    """Integers of a Python list; `name` is their column, for errors."""
+    try:
+        return np.array(numbers, np.int64)
+    except OverflowError:
+        worst = next(n for n in numbers if not -(2**63) <= n < 2**63)
+        raise ValueError(
+            f"{name}={worst}: out of range; it must fit into 64 bits (times are microseconds since 1970)"
+        ) from None
+
+
 def as_times(times: Any, n: int) -> Ints:
     """Event times of n events from integers, datetimes or datetime64 values; 0 where there are none."""
     if times is None:
         return np.zeros(n, np.int64)
     if isinstance(times, np.ndarray) and times.dtype.kind == "M":
         return times.astype("datetime64[us]").astype(np.int64)
-    if isinstance(times, np.ndarray) and times.dtype.kind in "iu":
+    if isinstance(times, np.ndarray) and times.dtype.kind == "i":
         return np.asarray(times, np.int64)
-    return np.array([microseconds(time) for time in times], np.int64)
+    times = times.tolist() if isinstance(times, np.ndarray) else times
+    return integers("time", [microseconds(time) for time in times])
 
 
 def as_keys(ids: Any) -> Keys:
@@ -66,11 +78,11 @@ def optional_keys(keys: Sequence[Key | None]) -> Keys | None:
     return None if all(k is None for k in keys) else keys_of(keys)
 
 
-def optional_ints(column: Sequence[int | None]) -> Ints | None:
+def optional_ints(name: str, column: Sequence[int | None]) -> Ints | None:
     """Integers of a Python list with `NO_TIME` for nulls; None if all are null."""
     if all(c is None for c in column):
         return None
-    return np.array([NO_TIME if c is None else c for c in column], np.int64)
+    return integers(name, [NO_TIME if c is None else c for c in column])
 
 
 def offsets_of(lengths: Any) -> Ints:

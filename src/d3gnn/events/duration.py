@@ -27,8 +27,8 @@ _MICROSECONDS = {
 }
 
 
-def duration(name: str, given: Any, *, never: bool = False) -> int:
-    """A duration as an integer; `never` allows the text `never`.
+def duration(name: str, given: Any, *, never: bool = False, least: int = 1) -> int:
+    """A duration as an integer of at least `least`; `never` allows the text `never`.
 
     >>> duration("ttl", "30d"), duration("ttl", timedelta(seconds=2)), duration("ttl", 5)
     (2592000000000, 2000000, 5)
@@ -44,10 +44,10 @@ def duration(name: str, given: Any, *, never: bool = False) -> int:
             found = round(float(match[1]) * _MICROSECONDS[match[2]])
     elif isinstance(given, int | np.integer) and not isinstance(given, bool):
         found = NEVER if never and given == NEVER else int(given)
-    if found is None or not (1 <= found <= _LONGEST or (never and found == NEVER)):
+    if found is None or not (least <= found <= _LONGEST or (never and found == NEVER)):
         units = ", ".join(unit for unit in _MICROSECONDS if unit != "min")
         raise ValueError(
             f"{name}={given!r}: must be a number with a unit ({units}), as in '30d'; a timedelta; or an "
-            "integer above 0 in the unit of the event times" + ("; or 'never'" if never else "")
+            "integer in the unit of the event times" + ("; or 'never'" if never else "")
         )
     return found

@@ -10,9 +10,14 @@ from typing import Any, Literal, get_args
 from d3gnn.events.duration import NEVER, Duration, duration
 from d3gnn.events.event import DEFAULT_FEATURE
 from d3gnn.events.expiry import Expiry
+from d3gnn.events.limits import UNBOUNDED, check_max_abs
+from d3gnn.whole_numbers import check_whole
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
+
+#: Fields that decide which events are accepted, and not what they mean.
+_LIMITS = ("max_abs", "max_ahead")
 
 EdgeMode = Literal["simple", "multi", "keyed", "append"]
 
@@ -47,6 +52,12 @@ class GraphSchema:
         Lifetime of a vertex after the last event of it and of its edges; at least `ttl`.
     idle:
         How far the newest event time may stay behind the clock: an idle stream expires by the clock.
+    max_abs:
+        Bound on the absolute value of each number in a feature or label: an event with a larger one is a
+        dead letter. By default, there is none.
+    max_ahead:
+        How far an event time may be ahead of the event's arrival: beyond, it is a dead letter. `"1d"` (s, m,
+        h, d), a `timedelta`, or a number of microseconds; None: there is no bound.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
@@ -63,6 +74,8 @@ class GraphSchema:
     ttl: Duration | None = None
     vertex_ttl: Duration | None = None
     idle: Duration | None = None
+    max_abs: float | None = None
+    max_ahead: Duration | None = "1d"
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -77,11 +90,11 @@ class GraphSchema:
             object.__setattr__(self, which, MappingProxyType(widths))
         if self.edges == "append" and self.edge_features:
             raise ValueError("edges='append' keeps no edge table, so its edges cannot have features")
-        if self.label_width < 1:
-            raise ValueError(f"label_width={self.label_width}: must be at least 1")
+        check_whole("label_width", self.label_width)
         if self.tombstones is not None:
             object.__setattr__(self, "tombstones", duration("tombstones", self.tombstones))
         self._check_expiry()
+        self._check_limits()
 
     @property
     def width(self) -> int:
@@ -97,6 +110,19 @@ class GraphSchema:
     def expiry(self) -> Expiry | None:
         """The lifetimes as integers; None if nothing expires."""
         return None if self.ttl is None else Expiry(self.ttl, self.vertex_ttl, self.idle)  # type: ignore[arg-type]
+
+    @property
+    def longest_ahead(self) -> int:
+        """`max_ahead` in microseconds."""
+        assert isinstance(self.max_ahead, int)
+        return self.max_ahead
+
+    def _check_limits(self) -> None:
+        if self.max_abs is not None:
+            object.__setattr__(self, "max_abs", check_max_abs(self.max_abs))
+        bounded = self.max_ahead not in (None, UNBOUNDED)
+        ahead = duration("max_ahead", self.max_ahead, least=0) if bounded else UNBOUNDED
+        object.__setattr__(self, "max_ahead", ahead)
 
     def _check_expiry(self) -> None:
         for name in ("ttl", "vertex_ttl", "idle"):
@@ -150,11 +176,14 @@ class GraphSchema:
     def _parts(self) -> tuple[Any, ...]:
         return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values())
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
+    def to_dict(self, *, limits: bool = True) -> dict[str, Any]:
+        """Plain values for JSON; `GraphSchema(**d)` is the inverse.
+
+        Without `limits`, `max_abs` and `max_ahead` are left out: they may change while a store lives.
+        """
         plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
-        # What is not set is left out: a store that is older than a setting has the same schema.
-        return {k: v for k, v in plain.items() if v is not None}
+        # What is not set is left out, too: a store that is older than a setting has the same schema.
+        return {k: v for k, v in plain.items() if v is not None and (limits or k not in _LIMITS)}
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)

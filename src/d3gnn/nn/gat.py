@@ -5,13 +5,16 @@ Graph Attention Networks?, 2022).
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from d3gnn.nn.activation import activate
+from d3gnn.nn.arguments import refuse
 from d3gnn.nn.conv import Conv, no_root
 from d3gnn.nn.layer import AttentionSpec
+from d3gnn.whole_numbers import check_whole
 
 
 class _AttentionConv(Conv):
@@ -30,8 +33,7 @@ class _AttentionConv(Conv):
     ) -> None:  # fmt: skip
         super().__init__(in_channels, out_channels, "sum", bias=bias, act=act)
         self.aggr = "attention"
-        if heads < 1:
-            raise ValueError(f"heads={heads}: it must be at least 1")
+        check_whole("heads", heads)
         if isinstance(fill_value, str) and fill_value != "mean":
             raise ValueError(f"fill_value={fill_value!r}: use 'mean' or a number")
         self.heads, self.concat, self.negative_slope = heads, concat, negative_slope
@@ -124,7 +126,9 @@ class GATConv(_AttentionConv):
         self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True,
         negative_slope: float = 0.2, *, add_self_loops: bool = True, edge_dim: int | None = None,
         fill_value: float | str = "mean", bias: bool = True, residual: bool = False, act: str | None = None,
+        **unsupported: Any,
     ) -> None:  # fmt: skip
+        refuse("GATConv", unsupported)
         super().__init__(
             in_channels, out_channels, heads, concat, negative_slope, add_self_loops, edge_dim, fill_value,
             bias, residual, act,
@@ -177,8 +181,9 @@ class GATv2Conv(_AttentionConv):
         self, in_channels: int, out_channels: int, heads: int = 1, concat: bool = True,
         negative_slope: float = 0.2, *, add_self_loops: bool = True, edge_dim: int | None = None,
         fill_value: float | str = "mean", bias: bool = True, share_weights: bool = False,
-        residual: bool = False, act: str | None = None,
+        residual: bool = False, act: str | None = None, **unsupported: Any,
     ) -> None:  # fmt: skip
+        refuse("GATv2Conv", unsupported)
         super().__init__(
             in_channels, out_channels, heads, concat, negative_slope, add_self_loops, edge_dim, fill_value,
             bias, residual, act,

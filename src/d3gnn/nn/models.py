@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from d3gnn.nn.activation import activation_module, check_act
+from d3gnn.nn.arguments import without_training
 from d3gnn.nn.gat import GATConv, GATv2Conv
 from d3gnn.nn.gcn import GCNConv
 from d3gnn.nn.gin import GINConv
@@ -19,11 +20,10 @@ from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.nn.sage import SAGEConv
 from d3gnn.nn.stage import stages_of
+from d3gnn.whole_numbers import check_whole
 
 #: Jumping knowledge: none, or how the outputs of all layers are combined.
 JK = (None, "last", "cat", "max")
-#: Arguments of PyG's models that matter for training, or need modules between layers.
-_ONLY_PYG = ("dropout", "norm", "norm_kwargs", "act_first", "act_kwargs", "cached")
 #: From two widths and an activation to a layer.
 MakeLayer = Callable[[int, int, str | None], Layer]
 
@@ -65,7 +65,7 @@ def GraphSAGE(  # noqa: N802  # named as in PyG
     def make(i: int, o: int, act: str | None) -> Layer:
         return SAGEConv(i, o, aggr, act=act, **conv)
 
-    conv = _without_training("GraphSAGE", conv)
+    conv = without_training("GraphSAGE", conv)
     return _model(make, in_channels, hidden_channels, num_layers, out_channels, act, jk, seed, head)
 
 
@@ -96,7 +96,7 @@ def GCN(  # noqa: N802
     def make(i: int, o: int, act: str | None) -> Layer:
         return GCNConv(i, o, edge_weight=edge_weight, act=act, **conv)
 
-    conv = _without_training("GCN", conv)
+    conv = without_training("GCN", conv)
     return _model(make, in_channels, hidden_channels, num_layers, out_channels, act, jk, seed, head)
 
 
@@ -128,7 +128,7 @@ def GIN(  # noqa: N802
     def make(i: int, o: int, act: str | None) -> Layer:
         return GINConv(two_linear(i, o, between), aggr=aggr, act=act, **conv)
 
-    conv = _without_training("GIN", conv)
+    conv = without_training("GIN", conv)
     return _model(make, in_channels, hidden_channels, num_layers, out_channels, act, jk, seed, head)
 
 
@@ -165,7 +165,7 @@ def GAT(  # noqa: N802
     """
     if concat and hidden_channels % heads:
         raise ValueError(f"hidden_channels={hidden_channels} cannot be divided among heads={heads}")
-    conv = _without_training("GAT", conv)
+    conv = without_training("GAT", conv)
     kind = GATv2Conv if v2 else GATConv
 
     def make(i: int, o: int, act: str | None) -> Layer:
@@ -180,19 +180,6 @@ def GAT(  # noqa: N802
     )
 
 
-def _without_training(model: str, conv: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of layers, without a dropout of 0; an error for those that only PyG's models have."""
-    found = {name: conv[name] for name in _ONLY_PYG if conv.get(name)}
-    if found:
-        given = ", ".join(f"{name}={value!r}" for name, value in found.items())
-        raise TypeError(
-            f"{model}() does not take {given}: train such a model in PyG and convert it with "
-            "d3gnn.nn.from_pyg(model), which omits dropout and keeps normalisations; "
-            "or leave the argument out"
-        )
-    return {name: value for name, value in conv.items() if name not in _ONLY_PYG}
-
-
 def _model(
     make: MakeLayer, in_channels: int, hidden_channels: int, num_layers: int,
     out_channels: int | None, act: str | None, jk: str | None, seed: int | None,
@@ -200,8 +187,7 @@ def _model(
 ) -> GNN:  # fmt: skip
     """As PyG's `BasicGNN`; `make_last` makes a last layer of `out_channels`."""
     check_act(act)
-    if num_layers < 1:
-        raise ValueError(f"num_layers={num_layers}: it must be at least 1")
+    check_whole("num_layers", num_layers)
     if jk not in JK:
         raise ValueError(f"jk={jk!r}: choose one of {', '.join(map(str, JK))}")
     with seeded(seed):

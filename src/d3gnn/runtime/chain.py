@@ -26,6 +26,7 @@ from d3gnn.nn.model import GNN
 from d3gnn.runtime.batch import run_operator
 from d3gnn.runtime.transport import MemoryTransport
 from d3gnn.runtime.version import BatchVersion
+from d3gnn.whole_numbers import check_whole
 
 #: An operator that receives fewer bytes than this runs on the calling thread: handing parts to threads takes
 #: longer than the work.
@@ -62,8 +63,7 @@ class Chain:
     """
 
     def __init__(self, model: GNN, config: OperatorConfig, open_state: OpenState, threads: int = 1) -> None:
-        if threads < 1:
-            raise ValueError(f"threads={threads}: must be at least 1")
+        check_whole("threads", threads)
         self.spec, parts = ChainSpec.of(model), config.parts
         lanes = min(threads, parts)
         bounds = [parts * lane // lanes for lane in range(lanes + 1)]

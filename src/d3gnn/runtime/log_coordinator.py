@@ -139,7 +139,7 @@ class LogCoordinator(Coordinator):
     def _send(self, planned: PlannedBatch, begun: float) -> PartResult:
         worker, state, result = self._worker, self._state, planned.result
         self._plan.config_fingerprint.write(state)
-        state.counters("clocks", 2)[:] = planned.clocks
+        state.counters("clocks", len(planned.clocks))[:] = planned.clocks
         digest = self._log.digest(planned.version.batch)
         assert digest is not None, "a batch is logged before it is sent"
         write_position(state, digest)
@@ -210,7 +210,7 @@ class LogCoordinator(Coordinator):
 
 
 def _stored_clocks(state: MappedPartState) -> Clocks:
-    return Clocks(*state.counters("clocks", 2).tolist())
+    return Clocks(*state.counters("clocks", len(Clocks._fields)).tolist())
 
 
 def _logged_clocks(meta: EntryMeta) -> Clocks:

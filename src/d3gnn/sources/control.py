@@ -57,6 +57,8 @@ class WatchedPipeline(NamedTuple):
     by_time: bool = True
     #: Whether edges expire by the clock, too.
     expires: bool = False
+    #: The longest time that a vertex is pending, in microseconds.
+    longest: int = 0
 
 
 def control_stream(
@@ -108,6 +110,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rests_until = 0.0
         self._until: int | None = None  # availableNow: the last command of this run
         self._committed = 0
+        self._clock = _Clock()
 
     def initialOffset(self) -> Offset:  # noqa: N802
         return {"number": 0, "ticks": 0, "rows": []}
@@ -173,7 +176,10 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if self._until is not None:
             return True
-        return watched.by_time and timers.look_at <= time.time_ns() // 1000
+        if not watched.by_time:
+            return False
+        # No deadline is further ahead of the clock that set it.
+        return timers.look_at <= self._clock.at_least(timers.look_at - watched.longest)
 
     def _find_query(self, watched: WatchedPipeline) -> bool:
         """Whether the pipeline has a query, which its first batch makes the owner of the store."""
@@ -181,3 +187,20 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             self._query = self._pipeline.owner()
             self._in_use = InUse(f"{watched.arrays}/{self._query}", self._pipeline.uri)
         return bool(self._query)
+
+
+class _Clock:
+    """The clock of windows, as a process knows that does not see the batches (see `kernel.windows.clock`).
+
+    If the system's clock was set back, it counts on by what the system's clock advances.
+    """
+
+    def __init__(self) -> None:
+        self._now = self._read = 0
+
+    def at_least(self, least: int) -> int:
+        """The time in microseconds, which is known to be no less than this."""
+        before, self._read = self._read, time.time_ns() // 1000
+        elapsed = max(0, self._read - before) if before else 0
+        self._now = max(self._read, least, self._now + elapsed if self._read < self._now else 0)
+        return self._now

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from d3gnn.events import Element, GraphSchema, Op, Reason
 from d3gnn.events.event import DEFAULT_FEATURE, NO_TIME
+from d3gnn.events.limits import FIRST_REAL_CLOCK, LONGEST_ID
 
 __all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "validate"]
 
@@ -265,7 +266,12 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
         (has_value & (width != declared), Reason.WRONG_WIDTH),
         (has_value & F.exists(value, _is_not_finite), Reason.NOT_FINITE),
         (event["ttl"].isNotNull() & ~_takes_ttl(op, element, event["ttl"], schema), Reason.WRONG_TTL),
+        (_is_too_long(event, is_edge, asks), Reason.ID_TOO_LONG),
+        (_is_ahead(event, schema.longest_ahead), Reason.TOO_FAR_AHEAD),
     ]
+    if schema.max_abs is not None:
+        bound = F.lit(schema.max_abs)
+        reasons.append((has_value & F.exists(value, lambda number: F.abs(number) > bound), Reason.TOO_LARGE))
     texts = [F.when(bad, F.lit(why.text)) for bad, why in reasons]
     return F.coalesce(*texts)
 
@@ -293,6 +299,19 @@ def _width_of(feature: Column, declared: Mapping[str, int]) -> Column:
     return reduce(
         lambda rest, item: F.when(name == item[0], F.lit(item[1])).otherwise(rest), declared.items(), unknown
     )
+
+
+def _is_too_long(event: Mapping[str, Column], is_edge: Column, asks: Column) -> Column:
+    used = (("src", F.lit(True)), ("dst", is_edge | asks), ("key", is_edge))
+    long = (applies & (F.octet_length(event[name].cast("string")) > LONGEST_ID) for name, applies in used)
+    return reduce(lambda a, b: a | b, (F.coalesce(each, F.lit(False)) for each in long))
+
+
+def _is_ahead(event: Mapping[str, Column], longest: int) -> Column:
+    """As `limits.are_ahead`; what has no arrival arrives now."""
+    arrival = F.coalesce(event["arrival"], F.unix_micros(F.current_timestamp()))
+    after = (arrival >= FIRST_REAL_CLOCK) & (event["time"] > arrival)
+    return F.when(after, event["time"] - arrival > longest)
 
 
 def _is_not_finite(number: Column) -> Column:

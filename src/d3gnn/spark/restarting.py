@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from d3gnn.spark.commands import PipelineCommands
+from d3gnn.whole_numbers import check_whole
 
 if TYPE_CHECKING:
     from pyspark.errors import StreamingQueryException
@@ -33,6 +34,7 @@ class RestartingQuery(PipelineCommands):
     def __init__(
         self, begin: Callable[[], StreamingQuery], restarts: int, *, store: str = "", arrays: str = ""
     ) -> None:
+        check_whole("restarts", restarts, least=0)
         self._begin, self._store, self._arrays = begin, store, arrays
         #: How many restarts are allowed, and how many there were.
         self.restarts, self.restarted = restarts, 0

@@ -20,6 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from d3gnn.kernel.operators.base import PARTITION, OperatorId
+from d3gnn.kernel.windows.base import microseconds
 from d3gnn.runtime import metrics
 from d3gnn.runtime.metrics import MetricRow
 from d3gnn.runtime.packets import Packets
@@ -47,9 +48,10 @@ def in_event_format(events: DataFrame) -> DataFrame:
 
 def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
     """The events and, in rows of their own, the commands to the pipeline."""
+    windows = [microseconds(window.longest) for window in plan.config.windows if window is not None]
     watched = WatchedPipeline(
         plan.arrays, plan.config_fingerprint, plan.config.windowed, by_time=plan.config.clock == "batch",
-        expires=plan.config.schema.idle is not None,
+        expires=plan.config.schema.idle is not None, longest=max(windows, default=0),
     )  # fmt: skip
     commands = control_stream(events.sparkSession, f"{plan.store}/control", watched=watched)
     command_rows = commands.select(F.col("kind").alias(COMMAND))

@@ -44,6 +44,8 @@ def run(
     label_width: o.LabelWidth = None,
     ttl: o.Ttl = None,
     vertex_ttl: o.VertexTtl = None,
+    max_abs: o.MaxAbs = None,
+    max_ahead: o.MaxAhead = None,
     model: o.Model = None,
     widths: o.Widths = None,
     aggregator: o.Aggregator = None,
@@ -86,7 +88,7 @@ def run(
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
         from d3gnn.cli.run.recall import recall_or_look
-        from d3gnn.cli.run.settings import declared, graph_schema, make_alerts, make_model
+        from d3gnn.cli.run.settings import declared, graph_schema, limits_of, make_alerts, make_model
 
         inputs = Inputs.of(
             input, edges, features, labels,
@@ -103,7 +105,11 @@ def run(
             declared("--edge-features", edge_features),
         )
         mode = edges_mode.value if edges_mode else None
-        schema = graph_schema(memory.found, mode, undirected, *declared_widths, label_width, ttl, vertex_ttl)
+        limits = limits_of(max_abs, max_ahead)
+        lifetimes = {"ttl": ttl, "vertex_ttl": vertex_ttl}
+        schema = graph_schema(
+            memory.found, mode, undirected, *declared_widths, label_width, limits=limits, lifetimes=lifetimes
+        )
         gnn = make_model(model, widths, aggregator and aggregator.value, seed, schema, memory.found)
         job = Job.plan(
             inputs, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,

@@ -146,6 +146,13 @@ VertexTtl = Annotated[
     str | None,
     _option(_GRAPH, "DURATION", "Delete vertices this long after their last event. Default: never."),
 ]
+MaxAbs = Annotated[
+    float | None, _option(_GRAPH, "NUMBER", "Largest absolute value in features and labels. Default: none.")
+]
+MaxAhead = Annotated[
+    str | None,
+    _option(_GRAPH, "TIME", "How far a time may be ahead of the arrival, as in 12h; or none. Default: 1d."),
+]
 
 Model = Annotated[Path | None, _option(_MODEL, "FILE", "Model that model.save() wrote.")]
 Widths = Annotated[

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from d3gnn.cli.run.recall import SCHEMA_KEY
 from d3gnn.events import EdgeMode, GraphSchema
@@ -28,8 +28,9 @@ def graph_schema(
     features: Mapping[str, int],
     edge_features: Mapping[str, int],
     label_width: int | None,
-    ttl: str | None = None,
-    vertex_ttl: str | None = None,
+    *,
+    limits: Mapping[str, Any],
+    lifetimes: Mapping[str, str | None],
 ) -> GraphSchema:
     """From the options; what they leave open, from the metadata of a Parquet file and the values found."""
     schema = _schema_of_files(found)
@@ -43,9 +44,16 @@ def graph_schema(
         features=features or schema.features,
         edge_features=edge_features or schema.edge_features,
         label_width=label_width or in_labels or schema.label_width,
-        ttl=ttl or schema.ttl,
-        vertex_ttl=vertex_ttl or schema.vertex_ttl,
+        ttl=lifetimes["ttl"] or schema.ttl,
+        vertex_ttl=lifetimes["vertex_ttl"] or schema.vertex_ttl,
+        **limits,
     )
+
+
+def limits_of(max_abs: float | None, max_ahead: str | None) -> dict[str, Any]:
+    """The limits of the schema that the options set."""
+    given = {"max_abs": max_abs, "max_ahead": max_ahead}
+    return {name: None if limit == "none" else limit for name, limit in given.items() if limit is not None}
 
 
 def _schema_of_files(found: Mapping[str, Found]) -> GraphSchema:

@@ -5,7 +5,8 @@ r"""Softmax attention: messages are joined by weights that depend on source, des
 State of a destination, for each head: the largest logit m, the sum of e^(l - m), the sum of e^(l - m) x, and
 the sum of its edges' values. A message is taken in and taken back like one of a sum, as long as it does not
 hold the largest logit; a destination that loses that, or changes itself, is recomputed. The message with the
-largest logit counts 1 in the sum, so that what was taken back leaves no trace.
+largest logit counts 1 in the sum of exponentials, so that what was taken back leaves no trace there; the
+other sums have a bound (see `cancellation`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of_row, take_bound
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch_row
 from d3gnn.kernel.touched import is_in, touch
@@ -93,6 +95,9 @@ class Attention(Aggregator):
 
     def state_width(self, message_width: int) -> int:
         return self.spec.heads * (2 + self.spec.channels) + self.edge_width
+
+    def sums(self, state_width: int) -> tuple[int, int]:
+        return 2 * self.spec.heads, state_width
 
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         heads, channels, slope, scores = self._logits
@@ -179,7 +184,8 @@ def _score(c: int, theirs: Floats, own: Floats, edge: Floats, scores: Floats, sl
 def _take_in_head(
     logit: float, first: bool, sources: Floats, u: int, v: int, state: Doubles, h: int, heads: int,
     channels: int,
-) -> None:  # fmt: skip
+) -> float:  # fmt: skip
+    """Returns the share of the message."""
     begin = 2 * heads + h * channels
     total, message = state[v, begin : begin + channels], sources[u, h * channels : (h + 1) * channels]
     if first or logit > state[v, h]:
@@ -187,11 +193,12 @@ def _take_in_head(
         state[v, h], state[v, heads + h] = logit, scale * state[v, heads + h] + 1.0
         for c in range(channels):
             total[c] = scale * total[c] + message[c]
-    else:
-        share = np.exp(logit - state[v, h])
-        state[v, heads + h] += share
-        for c in range(channels):
-            total[c] += share * message[c]
+        return 1.0
+    share = np.exp(logit - state[v, h])
+    state[v, heads + h] += share
+    for c in range(channels):
+        total[c] += share * message[c]
+    return share  # type: ignore[no-any-return]
 
 
 @inlined
@@ -218,18 +225,20 @@ def _add_edge_values(
 @inlined
 def _take_in(
     u: int, v: int, slot: int, first: bool, values: Floats, edge_values: Floats, state: Doubles,
-    heads: int, channels: int, slope: float, scores: Floats,
+    bounds: Doubles, heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
     for h in range(heads):
         logit = _logit(values, u, values, v, edge_values, slot, h, heads, channels, slope, scores)
-        _take_in_head(logit, first, values, u, v, state, h, heads, channels)
+        share = _take_in_head(logit, first, values, u, v, state, h, heads, channels)
+        take_bound(bounds, v, share * bounds[u, SENT])
     _add_edge_values(1.0, v, slot, edge_values, state, heads, channels)
+    take_bound(bounds, v, bound_of_row(edge_values, slot, 0, edge_values.shape[1]))
 
 
 @lean
 def _add(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
     heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
     last = len(src) - 1
@@ -237,7 +246,9 @@ def _add(
         fetch_row(values, src[min(last, i + AHEAD)])
         fetch_row(state, dst[min(last, i + AHEAD)])
         u, v = src[i], dst[i]
-        _take_in(u, v, slot[i], count[v] == 0, values, edge_values, state, heads, channels, slope, scores)
+        _take_in(
+            u, v, slot[i], count[v] == 0, values, edge_values, state, bounds, heads, channels, slope, scores
+        )
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -245,14 +256,15 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
-    heads: int, channels: int, slope: float, scores: Floats,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
+    invalidated: Ints, heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
     for i in range(len(src)):
         u, v = src[i], dst[i]
         count[v] -= 1
         touch(touched, v, time[i], arrival[i])
         if count[v] == 0:
+            bounds[v, TAKEN] = 0.0
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
@@ -270,8 +282,8 @@ def _retract(
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
-    heads: int, channels: int, slope: float, scores: Floats,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
+    invalidated: Ints, heads: int, channels: int, slope: float, scores: Floats,
 ) -> int:  # fmt: skip
     width = values.shape[1]
     # From here on a row says what a vertex is as a destination.
@@ -292,6 +304,7 @@ def _replace(
             begin = segments[u, BEGIN]
             end = begin + segments[u, LENGTH]
             messages += end - begin
+            bound = bounds[u, SENT] = bound_of_row(fresh, i, 0, heads * channels)
             for j in range(begin, end):
                 fetch_row(state, pool[min(end - 1, j + AHEAD), OTHER])
                 v, slot = pool[j, OTHER], pool[j, EDGE]
@@ -305,7 +318,8 @@ def _replace(
                         touch(invalidated, v, 0, 0)
                         break
                     _take_back_head(old, values, u, v, state, h, heads, channels)
-                    _take_in_head(new, False, fresh, i, v, state, h, heads, channels)
+                    share = _take_in_head(new, False, fresh, i, v, state, h, heads, channels)
+                    take_bound(bounds, v, share * bound)
         for k in range(width):
             values[u, k] = fresh[i, k]
     return messages
@@ -314,18 +328,19 @@ def _replace(
 @lean
 def _recompute(
     destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles,
     heads: int, channels: int, slope: float, scores: Floats,
 ) -> None:  # fmt: skip
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
+        bounds[v, TAKEN] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):
             fetch_row(values, pool[min(end - 1, j + AHEAD), OTHER])
             _take_in(
-                pool[j, OTHER], v, pool[j, EDGE], j == begin, values, edge_values, state,
+                pool[j, OTHER], v, pool[j, EDGE], j == begin, values, edge_values, state, bounds,
                 heads, channels, slope, scores,
             )  # fmt: skip
         count[v] = end - begin

@@ -35,6 +35,7 @@ class EdgeArrays(NamedTuple):
     edge_values: Floats  # by edge slot; of width 0 where messages do not depend on edges
     state: Doubles
     counts: Ints32  # of messages
+    bounds: Doubles  # on what each state has taken in, and on each message (see `cancellation`)
 
 
 @inlined
@@ -105,6 +106,10 @@ class Aggregator(ABC):
     def state_width(self, message_width: int) -> int:
         """Numbers in a state."""
         return message_width
+
+    def sums(self, state_width: int) -> tuple[int, int]:
+        """The range of numbers in a state that must not be dwarfed by its bound (see `cancellation`)."""
+        return 0, state_width
 
     @abstractmethod
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.cancellation import TAKEN, take_bound
 from d3gnn.kernel.aggregators.linear import copy_total
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.touched import touch
@@ -35,13 +36,14 @@ class Degrees(Aggregator):
     def state_width(self, message_width: int) -> int:
         return DEGREE_WIDTH
 
+    def sums(self, state_width: int) -> tuple[int, int]:
+        return 0, 1  # a vertex that loses a loop is recomputed anyway
+
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
-        _, edge_values, state, count = arrays
-        _add(*edges, edge_values, state, count, touched)
+        _add(*edges, *arrays[1:], touched)
 
     def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
-        _, edge_values, state, count = arrays
-        _retract(*edges, edge_values, state, count, touched, invalidated)
+        _retract(*edges, *arrays[1:], touched, invalidated)
 
     def replace(
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
@@ -50,15 +52,19 @@ class Degrees(Aggregator):
         return 0
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
-        _, edge_values, state, count = arrays
-        _recompute(destinations, *into, edge_values, state, count)
+        segments, pool = into
+        _recompute(destinations, segments, pool, *arrays[1:])
 
 
 @inlined
-def _take_in(u: int, v: int, slot: int, sign: float, edge_values: Floats, state: Doubles) -> None:
+def _take_in(
+    u: int, v: int, slot: int, sign: float, edge_values: Floats, state: Doubles, bounds: Doubles
+) -> None:
     weight = np.float64(weight_of(edge_values, slot))
     if u != v:
         state[v, 0] += sign * weight
+        if edge_values.shape[1]:  # without weights, counts are exact
+            take_bound(bounds, v, abs(weight))
         return
     state[v, 1] += sign * weight
     state[v, 3] += sign
@@ -69,10 +75,10 @@ def _take_in(u: int, v: int, slot: int, sign: float, edge_values: Floats, state:
 @lean
 def _add(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
     for i in range(len(src)):
-        _take_in(src[i], dst[i], slot[i], 1.0, edge_values, state)
+        _take_in(src[i], dst[i], slot[i], 1.0, edge_values, state, bounds)
         count[dst[i]] += 1
         touch(touched, dst[i], time[i], arrival[i])
 
@@ -80,30 +86,33 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    edge_values: Floats, state: Doubles, count: Ints32, touched: Ints, invalidated: Ints,
+    edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints, invalidated: Ints,
 ) -> None:  # fmt: skip
     for i in range(len(src)):
         u, v = src[i], dst[i]
         count[v] -= 1
         touch(touched, v, time[i], arrival[i])
         if count[v] == 0:
+            bounds[v, TAKEN] = 0.0
             for k in range(state.shape[1]):
                 state[v, k] = 0.0
             continue
-        _take_in(u, v, slot[i], -1.0, edge_values, state)
+        _take_in(u, v, slot[i], -1.0, edge_values, state, bounds)
         if u == v:
             touch(invalidated, v, 0, 0)  # perhaps it was the heaviest
 
 
 @lean
 def _recompute(
-    destinations: Ints32, segments: Ints32, pool: Ints32, edge_values: Floats, state: Doubles, count: Ints32
-) -> None:
+    destinations: Ints32, segments: Ints32, pool: Ints32,
+    edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles,
+) -> None:  # fmt: skip
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
+        bounds[v, TAKEN] = 0.0
         for k in range(state.shape[1]):
             state[v, k] = 0.0
         for j in range(begin, end):
-            _take_in(pool[j, OTHER], v, pool[j, EDGE], 1.0, edge_values, state)
+            _take_in(pool[j, OTHER], v, pool[j, EDGE], 1.0, edge_values, state, bounds)
         count[v] = end - begin

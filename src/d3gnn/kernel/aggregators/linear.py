@@ -1,6 +1,7 @@
 """Aggregators that keep a sum. Sums form a group, so a message that was added can be taken out again.
 
-Sums are kept in float64, so millions of additions and retractions of float32 messages leave no trace.
+Sums are kept in float64, so millions of additions and retractions of float32 messages leave no trace, unless
+some were far larger than what remains: each sum has a bound that tells (see `cancellation`).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER, Side
 from d3gnn.kernel.aggregators.base import Aggregator, EdgeArrays, Messages, weight_of
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of, larger, take_bound
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import touch
@@ -49,11 +51,12 @@ class Linear(Aggregator):
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
         touched: Ints, invalidated: Ints,
     ) -> int:  # fmt: skip
-        values, edge_values, state, _ = arrays
+        values, edge_values, state, _, bounds = arrays
         if len(self._difference) != state.shape[1]:
             self._difference = np.empty(state.shape[1])
-        changes = (touched, self._difference)
-        return _replace(sources, fresh, time, arrival, *out, values, edge_values, state, *changes)
+        return _replace(
+            sources, fresh, time, arrival, *out, values, edge_values, state, bounds, touched, self._difference
+        )
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into
@@ -63,7 +66,7 @@ class Linear(Aggregator):
 @lean
 def _add(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     last = len(src) - 1
@@ -75,6 +78,7 @@ def _add(
         weight = np.float64(weight_of(edge_values, slot[i]))
         for k in range(width):
             state[v, k] += weight * values[u, k]
+        take_bound(bounds, v, abs(weight) * bounds[u, SENT])
         count[v] += 1
         touch(touched, v, time[i], arrival[i])
 
@@ -82,13 +86,14 @@ def _add(
 @lean
 def _retract(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, touched: Ints,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for i in range(len(src)):
         u, v = src[i], dst[i]
         count[v] -= 1
         if count[v] == 0:
+            bounds[v, TAKEN] = 0.0
             for k in range(width):
                 state[v, k] = 0.0
         else:
@@ -101,7 +106,7 @@ def _retract(
 @lean
 def _replace(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, touched: Ints, difference: Doubles,
+    values: Floats, edge_values: Floats, state: Doubles, bounds: Doubles, touched: Ints, difference: Doubles,
 ) -> int:  # fmt: skip
     width = state.shape[1]
     messages = 0
@@ -112,13 +117,17 @@ def _replace(
         fetch_row(values, next)
         fetch(pool, segments[next, BEGIN])
         u = sources[i]
-        changed = False
+        changed, bits = False, np.int32(0)
         for k in range(width):
             difference[k] = np.float64(fresh[i, k]) - np.float64(values[u, k])
             changed |= difference[k] != 0.0
+            bits = larger(bits, fresh[i, k])
             values[u, k] = fresh[i, k]
         if not changed:
             continue
+        bound = bound_of(bits)
+        grows = bound > bounds[u, SENT]  # else the destinations' bounds are as large already
+        bounds[u, SENT] = bound
         begin = segments[u, BEGIN]
         end = begin + segments[u, LENGTH]
         messages += end - begin
@@ -129,6 +138,8 @@ def _replace(
             v, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * difference[k]
+            if grows:
+                take_bound(bounds, v, abs(weight) * bound)
             touch(touched, v, time[i], arrival[i])
     return messages
 
@@ -136,16 +147,18 @@ def _replace(
 @lean
 def _recompute(
     destinations: Ints32, segments: Ints32, pool: Ints32,
-    values: Floats, edge_values: Floats, state: Doubles, count: Ints32,
+    values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles,
 ) -> None:  # fmt: skip
     width = state.shape[1]
     for v in destinations:
         begin = segments[v, BEGIN]
         end = begin + segments[v, LENGTH]
+        bounds[v, TAKEN] = 0.0
         for k in range(width):
             state[v, k] = 0.0
         for j in range(begin, end):
             u, weight = pool[j, OTHER], np.float64(weight_of(edge_values, pool[j, EDGE]))
             for k in range(width):
                 state[v, k] += weight * values[u, k]
+            take_bound(bounds, v, abs(weight) * bounds[u, SENT])
         count[v] = end - begin

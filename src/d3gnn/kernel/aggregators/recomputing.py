@@ -35,6 +35,9 @@ class Recomputing(Aggregator):
     #: Whether messages depend on their destination, so that a change of the destination invalidates it.
     reads_destination = False
 
+    def sums(self, state_width: int) -> tuple[int, int]:
+        return 0, 0  # nothing is taken out of a state
+
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
         _invalidate(edges.dst, edges.time, edges.arrival, touched, invalidated)
 
@@ -50,7 +53,7 @@ class Recomputing(Aggregator):
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         loop = specialised(_recompute, self.steps_name, accumulate=type(self).accumulate)
-        values, edge_values, state, counts = arrays
+        values, edge_values, state, counts, _ = arrays
         loop(destinations, *into, values, edge_values, state, counts, self.params)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
+from numbers import Real
 from typing import Any, Literal, get_args
 
 from d3gnn.events.schema import GraphSchema
@@ -11,6 +12,7 @@ from d3gnn.kernel.alerts import Alerts
 from d3gnn.kernel.windows import Clock, Window, check_clock
 from d3gnn.nn.heads import Classifier
 from d3gnn.nn.model import GNN
+from d3gnn.whole_numbers import check_whole
 
 #: `head`: what the head is for (predictions, alerts or pairs), or embeddings if there is no head.
 #: `all`: embeddings and predictions of all changed vertices, too.
@@ -45,11 +47,10 @@ class OperatorConfig:
     emit: Emit = "head"
 
     def __post_init__(self) -> None:
-        parts: Any = self.parts
-        if not isinstance(parts, int) or isinstance(parts, bool) or parts < 1:
-            raise ValueError(f"parts={parts!r}: must be an integer of at least 1")
-        if not 0 <= self.min_change < float("inf"):
-            raise ValueError(f"min_change={self.min_change}: must be 0 (exact) or a small positive number")
+        check_whole("parts", self.parts)
+        min_change: Any = self.min_change
+        if not isinstance(min_change, Real) or not 0 <= float(min_change) < float("inf"):
+            raise ValueError(f"min_change={min_change!r}: must be 0 (exact) or a small positive number")
         if self.emit not in get_args(Emit):
             raise ValueError(f"emit={self.emit!r}: choose one of {', '.join(get_args(Emit))}")
         check_clock(self.clock)

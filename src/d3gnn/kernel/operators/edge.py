@@ -24,6 +24,7 @@ from d3gnn.kernel.operators.edge_state import (
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import (
+    TIME,
     VERTEX,
     are_in,
     clear,
@@ -58,6 +59,7 @@ class Edge(Operator[EdgeState]):
         self.parts, self.layer, self.sends_input = config.parts, layer, layer.sends_input
         self.aggregator = aggregator_of(layer)
         self.width = self.aggregator.state_width(layer.message_width)
+        self._sums = self.aggregator.sums(self.width)
         self._edge_width, self._skips_self_loops = layer.edge_width, layer.skips_self_loops
         self._invalidates = not self.aggregator.invertible
         # What the next operator needs and this one does not.
@@ -136,6 +138,7 @@ class Edge(Operator[EdgeState]):
             arrays.values[slot] = 0
             arrays.state[slot] = 0
             arrays.counts[slot] = 0
+            arrays.bounds[slot] = 0
 
     def _take_edge_values(self, state: EdgeState, adds: Block | None, given: Block | None) -> int:
         """Store what edges add to their messages; returns how many existing edges were replaced."""
@@ -178,7 +181,8 @@ class Edge(Operator[EdgeState]):
             slot, time, arrival, fresh = block.columns
             if pulls:
                 degree = state.adjacency.into.segments if self.layer.reads_destination else _NO_SEGMENTS
-                messages += touch_reached(slot, fresh, time, arrival, arrays.values, *out, degree, touched)
+                both = arrays.values, arrays.bounds
+                messages += touch_reached(slot, fresh, time, arrival, *both, *out, degree, touched)
             else:
                 replace = self.aggregator.replace
                 messages += replace(slot, fresh, time, arrival, arrays, out, touched, state.invalidated)
@@ -191,6 +195,16 @@ class Edge(Operator[EdgeState]):
             self.aggregator.recompute(invalidated, state.arrays, state.adjacency.into)
             self.metrics["invalidated"] += len(invalidated)
         clear(state.invalidated)
+
+    def _recompute_dwarfed(self, state: EdgeState, n: int, collected: Floats) -> None:
+        """Recompute the n destinations whose sums owe too much to messages that have left, as they were
+        noticed when their partials were collected.
+        """
+        vertices, rows = state.touched[1 : 1 + n, VERTEX].astype(INT32), state.touched[1 : 1 + n, TIME]
+        self.aggregator.recompute(vertices, state.arrays, state.adjacency.into)
+        with np.errstate(over="ignore"):  # as in compiled code
+            collected[rows] = state.sums.data[vertices]
+        self.metrics["invalidated"] += n
 
     def _pull(self, state: EdgeState, may_be_whole: bool) -> bool:
         """Recompute the touched destinations, or all if nearly all were touched; whether it was all."""
@@ -221,7 +235,13 @@ class Edge(Operator[EdgeState]):
             np.empty(n, INT32), np.empty(n, INT32), np.empty(n, INT64), np.empty(n, INT64),
             np.empty((n, self.width), FLOAT32),
         )  # fmt: skip
-        collect_partials(state.touched, state.master.data, state.count.data, state.sums.data, ends, *columns)
+        _, _, sums, counts, bounds = state.arrays
+        first, last = self._sums
+        dwarfed = collect_partials(
+            state.touched, state.master.data, counts, sums, bounds, first, last, ends, *columns
+        )
+        if dwarfed:
+            self._recompute_dwarfed(state, dwarfed, columns[-1])
         if self.parts == 1 and ends.item(0) == n:
             return [Block(PARTIALS, part, 0, columns, full=whole)]
         blocks = []

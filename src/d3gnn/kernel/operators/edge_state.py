@@ -6,6 +6,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency
 from d3gnn.kernel.aggregators import EdgeArrays
+from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of, is_dwarfed, larger
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.part_state import PartState
@@ -33,6 +34,7 @@ class EdgeState:
         self.edge_values = part_state.array("edge_values", np.float32, edge_width)
         self.sums = part_state.array("sums", np.float64, state_width)
         self.count = part_state.array("count", np.int32)
+        self.bounds = part_state.array("bounds", np.float64, 2)
         self.master = part_state.array("master", np.int32, 2)  # part plus 1 (0: no replica here), row
         self.touched, self.invalidated = make_touched(0), make_touched(0)
         self._generation = -1
@@ -42,7 +44,7 @@ class EdgeState:
     def reserve(self, slots: int, edges: int) -> None:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
-            reserve_all((self.values, self.sums, self.count, self.master), slots)
+            reserve_all((self.values, self.sums, self.count, self.bounds, self.master), slots)
         self.adjacency.reserve(slots, edges)
         if edges > len(self.edge_values.data):
             self.edge_values.reserve(edges)
@@ -64,9 +66,8 @@ class EdgeState:
     def arrays(self) -> EdgeArrays:
         """The arrays as aggregators take them."""
         if self._generation != self.part_state.generation:
-            self._arrays = EdgeArrays(
-                self.values.data, self.edge_values.data, self.sums.data, self.count.data
-            )
+            arrays = (self.values, self.edge_values, self.sums, self.count, self.bounds)
+            self._arrays = EdgeArrays(*(array.data for array in arrays))
             self._generation = self.part_state.generation
         return self._arrays
 
@@ -107,8 +108,8 @@ def count_reached(slots: Ints32, part: int, segments: Ints32, master: Ints32) ->
 
 @lean
 def touch_reached(
-    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, segments: Ints32, pool: Ints32,
-    own: Ints32, touched: Ints,
+    slots: Ints32, fresh: Floats, time: Ints, arrival: Ints, values: Floats, bounds: Doubles,
+    segments: Ints32, pool: Ints32, own: Ints32, touched: Ints,
 ) -> int:  # fmt: skip
     """Like an aggregator's `replace`, but leaves the states to a recomputation.
 
@@ -117,10 +118,12 @@ def touch_reached(
     messages = 0
     for i in range(len(slots)):
         u = slots[i]
-        changed = False
+        changed, bits = False, np.int32(0)
         for k in range(values.shape[1]):
             changed |= fresh[i, k] != values[u, k]
+            bits = larger(bits, fresh[i, k])
             values[u, k] = fresh[i, k]
+        bounds[u, SENT] = bound_of(bits)
         if changed:
             begin = segments[u, BEGIN]
             end = begin + segments[u, LENGTH]
@@ -142,14 +145,16 @@ def touch_without_cause(touched: Ints, vertices: Ints32) -> None:
 
 @lean
 def collect_partials(
-    touched: Ints, master: Ints32, count: Ints32, sums: Doubles,
+    touched: Ints, master: Ints32, count: Ints32, sums: Doubles, bounds: Doubles, begin: int, end: int,
     ends: Ints, rows: Ints32, counts: Ints32, time: Ints, arrival: Ints, state: Floats,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Collect the partials of touched vertices, ordered by their masters' parts. Empties the set.
 
     Deleted replicas are left out. `ends`, all zero and one longer than there are parts, becomes the end of
-    each part's rows.
+    each part's rows. Returns for how many vertices a bound dwarfs the sums, numbers `begin` to `end` of a
+    state: vertex and row of each are left in the columns VERTEX and TIME of the first entries of the set.
     """
+    dwarfed = 0
     for at in range(1, touched[0, VERTEX] + 1):
         ends[master[touched[at, VERTEX], 0]] += 1
     ends[0] = 0
@@ -159,6 +164,7 @@ def collect_partials(
     for at in range(1, last + 1):
         next = touched[min(last, at + AHEAD), VERTEX]
         fetch(count, next)
+        fetch(bounds, next)
         fetch_row(sums, next)
         v = touched[at, VERTEX]
         p = master[v, 0] - 1
@@ -170,4 +176,8 @@ def collect_partials(
         time[i], arrival[i] = touched[at, TIME], touched[at, ARRIVAL]
         for k in range(sums.shape[1]):
             state[i, k] = sums[v, k]
+        if begin < end and is_dwarfed(bounds[v, TAKEN], sums[v], state[i], begin, end):
+            dwarfed += 1
+            touched[dwarfed, VERTEX], touched[dwarfed, TIME] = v, i
     clear(touched)
+    return dwarfed

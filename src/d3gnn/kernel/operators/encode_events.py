@@ -9,6 +9,7 @@ import numpy as np
 from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import IntKeys, Keys
+from d3gnn.events.limits import FIRST_REAL_CLOCK, are_too_long
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
@@ -135,7 +136,7 @@ def has_value(i: int, events: Events) -> bool:
     return len(events.value_offsets) > 0 and events.value_offsets[i + 1] > events.value_offsets[i]
 
 
-def is_plain(batch: EventBatch) -> tuple[bool, bool]:
+def is_plain(batch: EventBatch, arrival: Ints, max_ahead: int) -> tuple[bool, bool]:
     """Whether every event creates an edge, without values, and is valid; and whether they are in order too.
 
     Most streams consist of such batches, which need neither checks nor sorting.
@@ -146,16 +147,22 @@ def is_plain(batch: EventBatch) -> tuple[bool, bool]:
         return False, False
     if batch.src.valid is not None or batch.dst is None or batch.dst.valid is not None:
         return False, False
-    plain, sorted_by_time = _all_edge_creates(batch.op, batch.element, batch.time)
+    if are_too_long(batch.src) is not None or are_too_long(batch.dst) is not None:
+        return False, False
+    plain, sorted_by_time = _all_edge_creates(batch.op, batch.element, batch.time, arrival, max_ahead)
     return plain, sorted_by_time and batch.arrival is batch.partition is batch.offset is None
 
 
 @lean
-def _all_edge_creates(op: Small, element: Small, time: Ints) -> tuple[bool, bool]:
-    """Whether all events create edges at a known time; and whether times never decrease."""
+def _all_edge_creates(
+    op: Small, element: Small, time: Ints, arrival: Ints, max_ahead: int
+) -> tuple[bool, bool]:
+    """Whether all events create edges, at known times, none ahead; and whether times never decrease."""
     is_sorted = True
     for i in range(len(op)):
         if element[i] != _EDGE or op[i] != _CREATE or time[i] == NO_TIME:
+            return False, False
+        if time[i] > arrival[i] and arrival[i] >= FIRST_REAL_CLOCK and time[i] - arrival[i] > max_ahead:
             return False, False
         is_sorted &= i == 0 or time[i] >= time[i - 1]
     return True, is_sorted

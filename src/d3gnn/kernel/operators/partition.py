@@ -29,6 +29,7 @@ from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner, partitioner
 from d3gnn.kernel.partitioners.base import MASTER_PART, MASTER_ROW
 from d3gnn.types import Floats, Ints, Ints32, Small
+from d3gnn.whole_numbers import check_whole
 
 _NO_ROWS = np.zeros(0, np.int64)
 
@@ -72,8 +73,7 @@ class Partition:
         destinations: bool = False,
         answers_queries: bool = False,
     ) -> None:
-        if parts < 1:
-            raise ValueError(f"parts={parts}: must be at least 1")
+        check_whole("parts", parts)
         self.schema, self.parts, self.partitioner = schema, parts, partitioner(which)
         self.part_state = PartState() if part_state is None else part_state
         self.metrics: Counter[str] = Counter()
@@ -181,21 +181,20 @@ class Partition:
         With `replay`, the batch is a log entry: its events are valid and in order, and `replay` holds their
         parts. What expired is among its deletes, and the watermark is that of the entry: the host sets it.
         """
-        n = len(batch)
+        n, arrival = len(batch), _arrival(batch, clock)
         status, order = np.zeros(n, np.int8), None
         feature, queries = status, _NO_ROWS
         plain, in_order = False, False
         if replay is None and self.schema.edges != "keyed":
-            plain, in_order = is_plain(batch)
+            plain, in_order = is_plain(batch, arrival, self.schema.longest_ahead)
         if n and not plain:
             feature = feature_index(batch, self.schema)
             if replay is None:
-                status = check(batch, self.schema)
+                status = check(batch, self.schema, arrival)
             queries = np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
             status[queries] = Reason.NO_SUCH_VERTEX  # not applied; their status is set after the batch
         if replay is None and not in_order:
             order = order_of(batch)
-        arrival = _arrival(batch, clock)
         events = self._encoder.encode(batch, status, feature, replay, plain)
         self._state.reserve(n, deletes=not plain and deletes_vertices(batch.op, batch.element))
         graph, placement = self._state.plain_views()
@@ -233,9 +232,11 @@ class Partition:
     def queries(self, batch: EventBatch, clock: int) -> list[Block]:
         """Blocks for the queries of a batch that was applied before. The log does not hold queries."""
         blocks: list[Block] = []
-        queries = np.flatnonzero((batch.element == Element.QUERY) & (check(batch, self.schema) == 0))
+        arrival = _arrival(batch, clock)
+        good = check(batch, self.schema, arrival) == 0
+        queries = np.flatnonzero((batch.element == Element.QUERY) & good)
         if len(queries):
-            self._add_queries(blocks, batch, queries, _arrival(batch, clock))
+            self._add_queries(blocks, batch, queries, arrival)
         return blocks
 
     def _add_queries(self, blocks: list[Block], batch: EventBatch, queries: Ints, arrival: Ints) -> Small:

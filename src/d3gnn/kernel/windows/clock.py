@@ -24,25 +24,35 @@ class Clocks(NamedTuple):
 
     >>> clocks = Clocks(batch=100, event=40).at(90)
     >>> clocks
-    Clocks(batch=100, event=40)
+    Clocks(batch=100, event=40, read=90)
     >>> from d3gnn.events import EventBatch, edge
     >>> clocks.seen(EventBatch.of([edge(1, 2, time=60)]), np.array([Reason.APPLIED]))
-    Clocks(batch=100, event=60)
+    Clocks(batch=100, event=60, read=90)
+
+    If the system's clock was set back, they count on by what it advances, until it has caught up:
+
+    >>> clocks.at(95)
+    Clocks(batch=105, event=40, read=95)
     """
 
     #: When the newest batch was processed.
     batch: int = 0
     #: The newest event time.
     event: int = 0
+    #: The last time that was given to `at`; 0: unknown.
+    read: int = 0
 
     def at(self, time: int) -> Clocks:
         """The clocks when a batch is processed at this time."""
-        return Clocks(time, self.event) if time > self.batch else self
+        if time >= self.batch:
+            return Clocks(time, self.event, time)
+        elapsed = time - self.read if 0 < self.read < time else 0
+        return Clocks(self.batch + elapsed, self.event, time)
 
     def seen(self, events: EventBatch, status: Small) -> Clocks:
         """The clocks after these events, whose results are `status` (`d3gnn.events.Reason`)."""
         newest = newest_event(events, status, self.batch)
-        return Clocks(self.batch, newest) if newest > self.event else self
+        return Clocks(self.batch, newest, self.read) if newest > self.event else self
 
     def now(self, clock: Clock) -> int:
         """The time that windows use."""
