@@ -8,6 +8,7 @@ import typer
 
 from d3gnn.cli import bench
 from d3gnn.cli.demo import demo
+from d3gnn.cli.fork import fork
 from d3gnn.cli.generate import generate
 from d3gnn.cli.help import help_of
 from d3gnn.cli.run import run
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, generate, verify):
+for command in (demo, run, generate, verify, fork):
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -11,8 +11,12 @@ from d3gnn.events.event import DEFAULT_FEATURE
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
+#: The largest number of float32.
+_LARGEST = 3.4028234663852886e38
 
 EdgeMode = Literal["simple", "multi", "keyed", "append"]
+#: The rules for missing features; the others are numbers for each feature.
+MissingRule = Literal["zero", "hash"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +36,16 @@ class GraphSchema:
         order.
     label_width:
         Numbers in a label.
+    missing:
+        The model's input where a vertex lacks a feature. `zero`: zeros, the default. `hash`: numbers in
+        [-1, 1) that are a function of its id; the default if no features are declared. Or numbers for each
+        feature, such as the means of the data that the model was trained on: `{"x": [0.1, 2.5]}`; features
+        that are left out are zero.
 
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
+    >>> GraphSchema(features={"x": 2, "risk": 1}, missing={"risk": 0.5}).missing_values()
+    (0.0, 0.0, 0.5)
     """
 
     edges: EdgeMode = "simple"
@@ -42,6 +53,7 @@ class GraphSchema:
     features: Mapping[str, int] = field(default_factory=dict)
     edge_features: Mapping[str, int] = field(default_factory=dict)
     label_width: int = 1
+    missing: MissingRule | Mapping[str, float | Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -58,14 +70,24 @@ class GraphSchema:
             raise ValueError("edges='append' keeps no edge table, so its edges cannot have features")
         if self.label_width < 1:
             raise ValueError(f"label_width={self.label_width}: must be at least 1")
+        object.__setattr__(self, "missing", _checked_missing(self.missing, self.features))
 
     @property
     def width(self) -> int:
         """Width of the model's input: the sum over all vertex features."""
         return sum(self.features.values())
 
+    def missing_values(self) -> tuple[float, ...] | None:
+        """The model's input for a vertex without features; None for `hash`, which depends on its id."""
+        missing = self.missing or ("zero" if self.features else "hash")
+        if missing == "hash":
+            return None
+        given: Mapping[str, Any] = missing if isinstance(missing, Mapping) else {}
+        return tuple(x for name, width in self.features.items() for x in given.get(name, (0.0,) * width))
+
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
+        The rule for missing features is filled in.
 
         `edge_dim` is the width of the model's edge input, which the edge features must add up to.
         """
@@ -76,14 +98,14 @@ class GraphSchema:
                 f"declare them, as in GraphSchema(edge_features={{'w': {edge_dim}}})"
             )
         if not self.features:
-            return replace(self, features={DEFAULT_FEATURE: in_width})
+            return replace(self, features={DEFAULT_FEATURE: in_width}, missing=self.missing or "hash")
         if self.width != in_width:
             widths = ", ".join(f"{name} ({width})" for name, width in self.features.items())
             raise ValueError(
                 f"the model takes {in_width} inputs, but the schema's vertex features are {self.width} wide "
                 f"in total: {widths}. Declare features whose widths add up to {in_width}."
             )
-        return self
+        return self if self.missing else replace(self, missing="zero")
 
     def __eq__(self, other: object) -> bool:
         # The order of features matters: it is the order of the model's input.
@@ -101,6 +123,39 @@ class GraphSchema:
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)
+
+
+def _checked_missing(missing: Any, features: Mapping[str, int]) -> Any:
+    """The rule for missing features; numbers as one tuple for each feature, in the order of the features."""
+    if missing is None or missing in get_args(MissingRule):
+        return missing
+    if missing == "mean":
+        raise ValueError(
+            "missing='mean': a mean over the stream would change with every event, and with it the embedding "
+            "of each vertex without features. Fix the numbers, as in missing={'x': [0.1, 2.5]}; "
+            "GraphLog.feature_means() computes them from a graph log, and d3gnn fork --missing mean does so "
+            "for a new store"
+        )
+    if not isinstance(missing, Mapping):
+        rules = ", ".join(get_args(MissingRule))
+        raise ValueError(f"missing={missing!r}: choose {rules}, or give numbers for each feature")
+    checked: dict[str, tuple[float, ...]] = {}
+    for name, given in missing.items():
+        if name not in features:
+            declared = ", ".join(features) or "no feature"
+            raise ValueError(f"missing[{name!r}]: the schema declares {declared}")
+        numbers = (given,) * features[name] if isinstance(given, int | float) else tuple(given)
+        if len(numbers) != features[name] or not all(_is_finite(x) for x in numbers):
+            raise ValueError(
+                f"missing[{name!r}]={given!r}: must be {features[name]} finite numbers, or one for all"
+            )
+        checked[name] = tuple(map(float, numbers))
+    return MappingProxyType({name: checked[name] for name in features if name in checked})
+
+
+def _is_finite(x: Any) -> bool:
+    """Whether it is a number that float32 can hold."""
+    return isinstance(x, int | float) and abs(x) <= _LARGEST
 
 
 def _from_dict(plain: dict[str, Any]) -> GraphSchema:

@@ -25,7 +25,8 @@ __all__ = ["latency", "metrics"]
 
 #: The metrics of each kind of operator. `part` comes first in a row.
 PARTITION = (
-    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
+    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas", "live",
+    "lacking",
 )  # fmt: skip
 OPERATOR = (
     "busy_us", "kept", "packets", "bytes", "messages", "touched", "recomputed", "invalidated", "pending",

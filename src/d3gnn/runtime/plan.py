@@ -36,6 +36,8 @@ class Plan:
     model: str
     model_version: int
     stop_on_dead_letter: bool = False
+    #: Whether a new query takes over the store of another one.
+    adopt: bool = False
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1

@@ -9,13 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from d3gnn.events import EventBatch, GraphSchema
-from d3gnn.kernel.compaction import compact
+from d3gnn.kernel.compaction import compact, feature_means
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryFormat, EntryMeta
 from d3gnn.store.input_hash import input_hash
 from d3gnn.store.store import SETTINGS, STORE, Store, StoreError
 
 __all__ = ["GraphLog", "LogGap", "ReplayMismatch"]
+
+#: An entry without events.
+NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))
 
 _LOG, _SNAPSHOTS = "log", "snapshots"
 
@@ -103,9 +106,19 @@ class GraphLog:
         """The graph after a batch (the newest, unless given), as the shortest list of events that creates it:
         vertices, their features and labels, edges.
         """
-        snapshot = self.snapshot(batch) or _NO_ENTRY
+        snapshot = self.snapshot(batch) or NO_ENTRY
         names = [name for name in self._format.schema.names if name not in ("batch", "row")]
         return self._format.table(0, snapshot).select(names)
+
+    def feature_means(self, batch: int | None = None) -> dict[str, tuple[float, ...]]:
+        """The mean of each vertex feature after a batch (the newest, unless given), over the vertices that
+        have it: for `GraphSchema(missing=...)`. Features that no vertex has are left out.
+        """
+        return feature_means(self.snapshot(batch) or NO_ENTRY, GraphSchema(**self.store.settings["schema"]))
+
+    def batches(self, last: int) -> list[int]:
+        """The batches up to this one that have an entry."""
+        return [batch for batch in self._batches(_LOG) if batch <= last]
 
     def compact(self, batch: int | None = None, *, forget_history: bool = False) -> None:
         """Write a snapshot of the graph after a batch (the newest, unless given): a rebuild begins there.
@@ -118,7 +131,7 @@ class GraphLog:
             return
         if self._snapshot_before(upto) != upto:
             meta = self.meta(upto)
-            snapshot = self.snapshot(upto) or _NO_ENTRY
+            snapshot = self.snapshot(upto) or NO_ENTRY
             if meta is None:
                 raise self._gap([upto], f"a snapshot of batch {upto} needs it")
             self.store.create(_snapshot_path(upto), self._format.to_parquet(snapshot, meta))
@@ -239,9 +252,6 @@ def open_store(path: str | os.PathLike[str]) -> Store:
         if store.exists(SETTINGS):
             return store
     raise FileNotFoundError(f"{folder} is neither a checkpoint of a d3gnn pipeline nor the store of one")
-
-
-_NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))
 
 
 def _entry_path(batch: int) -> str:

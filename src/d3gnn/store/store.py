@@ -16,15 +16,32 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import fs
 
-__all__ = ["LAYOUT", "SETTINGS", "STORE", "Store", "StoreError", "StoreFull", "StoreInUse", "StoreMismatch"]
+__all__ = [
+    "FORK",
+    "LAYOUT",
+    "OWNERS",
+    "QUERY",
+    "SETTINGS",
+    "STORE",
+    "Store",
+    "StoreError",
+    "StoreFull",
+    "StoreInUse",
+    "StoreMismatch",
+]
 
 #: Version of the store's layout: folders, names, columns. A store of another layout is refused.
 LAYOUT = 2
 #: The folder of the store under a checkpoint, unless one is given.
 STORE = "graph"
 SETTINGS = "settings.json"
+#: In a store that is a fork: where its graph comes from.
+FORK = "fork.json"
 
-_QUERY, _TEMPORARY = "query.json", ".tmp"
+#: The first streaming query that owned the store; a folder of those that took it over.
+QUERY, OWNERS = "query.json", "owners"
+
+_TEMPORARY = ".tmp"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
@@ -67,7 +84,6 @@ class Store:
         self._given = filesystem
         self._fs, self._root = _open(self.uri) if filesystem is None else (filesystem, self.uri.rstrip("/"))
         self._local = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
-        self._bound: str | None = None
         self._settings: dict[str, Any] | None = None
 
     def __repr__(self) -> str:
@@ -132,28 +148,19 @@ class Store:
         with suppress(FileNotFoundError):
             self._fs.delete_file(self._at(path))
 
+    def sweep(self) -> None:
+        """Delete the temporary files of processes that were killed while writing."""
+        for info in self._files(_TEMPORARY):
+            if info.mtime is not None and info.mtime.timestamp() < time.time() - _LEFTOVER_SECONDS:
+                self.delete(f"{_TEMPORARY}/{info.base_name}")
+
     # ------------------------------------------------------------------ owner and settings
 
-    def bind(self, query_id: str) -> None:
-        """Make this streaming query the owner, or check that it is; raises `StoreInUse` for another one."""
-        if self._bound == query_id:
-            return
-        if not self.exists(_QUERY):
-            self.create(_QUERY, _to_json({"query": query_id}))
-        owner = self._json(_QUERY)["query"]
-        if owner != query_id:
-            raise StoreInUse(
-                f"the store {self.uri} belongs to the streaming query {owner}, so query {query_id} cannot "
-                f"use it: two queries would mix their graphs. To go on where {owner} left off, start with "
-                "its checkpoint. For a new query, name another store (name= or store=), or delete the folder "
-                "if that graph is no longer wanted."
-            )
-        self._bound = query_id
-        self._sweep()
-
     def owner(self) -> str:
-        """The streaming query that the store belongs to; empty before the first one."""
-        return str(self._json(_QUERY)["query"]) if self.exists(_QUERY) else ""
+        """The streaming query that the store belongs to; empty before the first one. See `Owners`."""
+        names = self.list(OWNERS)
+        path = f"{OWNERS}/{names[-1]}" if names else QUERY
+        return str(self._json(path)["query"]) if self.exists(path) else ""
 
     def fix(self, settings: Mapping[str, Any]) -> None:
         """Write the settings that are fixed for the life of the store; raises `StoreMismatch` for other ones.
@@ -161,9 +168,14 @@ class Store:
         `settings` holds values of JSON. Below the top level the order of items counts: that of the features
         is the order of the model's input.
         """
-        here: dict[str, Any] = json.loads(_to_json({"layout": LAYOUT, **settings}))
+        here: dict[str, Any] = json.loads(self.to_json({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
-            self.create(SETTINGS, _to_json(here))
+            if self.list("log"):
+                raise StoreError(
+                    f"the store {self.uri} has a log, but no {SETTINGS}: d3gnn fork was interrupted while it "
+                    "wrote it, or the file was deleted. Delete the folder and fork again, or restore the file"
+                )
+            self.write_settings(settings)
         stored = self._read_settings()
         if different := "; ".join(_differences(stored, here)):
             raise StoreMismatch(
@@ -172,6 +184,19 @@ class Store:
                 "from the start."
             )
         self._settings = stored
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings of a store that has none."""
+        self.create(SETTINGS, self.to_json({"layout": LAYOUT, **settings}))
+
+    def assume(self, settings: Mapping[str, Any]) -> None:
+        """Take these for the settings, in this process, until they are written."""
+        self._settings = {"layout": LAYOUT, **settings}
+
+    @staticmethod
+    def to_json(content: Any) -> bytes:
+        """The content of a JSON file in a store."""
+        return (json.dumps(content, indent=2) + "\n").encode()
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -187,6 +212,8 @@ class Store:
                 f"the store {self.uri} was created by another release (layout {settings.get('layout')}, "
                 f"expected {LAYOUT}): read the events from the start with a new store and a new checkpoint"
             )
+        # Stores of earlier releases have no rule for missing features: it was always this one.
+        settings.get("schema", {}).setdefault("missing", "hash")
         return settings
 
     # ------------------------------------------------------------------
@@ -246,12 +273,6 @@ class Store:
             if info.type == fs.FileType.File:
                 yield info
 
-    def _sweep(self) -> None:
-        """Delete the temporary files of processes that were killed while writing."""
-        for info in self._files(_TEMPORARY):
-            if info.mtime is not None and info.mtime.timestamp() < time.time() - _LEFTOVER_SECONDS:
-                self.delete(f"{_TEMPORARY}/{info.base_name}")
-
 
 def _open(uri: str) -> tuple[fs.FileSystem, str]:
     if not _URI.match(uri):
@@ -265,10 +286,6 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
             "reaches: file, s3, gs, hdfs, abfs; others work with Store(path, filesystem=...)."
         ) from error
     return filesystem, root.rstrip("/")
-
-
-def _to_json(content: Any) -> bytes:
-    return (json.dumps(content, indent=2) + "\n").encode()
 
 
 def _differences(theirs: Mapping[str, Any], mine: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -58,6 +58,7 @@ _HALVES = st.integers(-4, 4)
 _KEYS = st.integers(0, 1)
 _TIMES = st.integers(-5, 5)
 _ORDER = st.sampled_from([None, 0, 1, 2])
+_MISSING = st.sampled_from([None, "zero", "hash", {"x": 0.5}])
 
 
 @cache
@@ -100,6 +101,7 @@ def schemas(
         features=features,
         edge_features=on_edges,
         label_width=draw(st.integers(1, 2)),
+        missing=draw(_MISSING),
     )
 
 

@@ -42,6 +42,7 @@ from d3gnn.kernel.operators.decisions import (
     named,
 )
 from d3gnn.kernel.operators.encode_events import Events
+from d3gnn.kernel.operators.features import drop_features, take_feature, without_features
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
     DELETED,
@@ -169,8 +170,7 @@ def _new_vertex(code: int, i: int, graph: Graph, out: Decisions) -> int:
     graph.placement.vertex[v, CODE] = code
     graph.placement.vertex[v, FIRST_REPLICA] = 0
     graph.placement.vertex[v, DEGREE] = 0
-    for f in range(graph.feature_known.shape[1]):
-        graph.feature_known[v, f] = 0
+    without_features(v, graph)
     out.vertices.event[add_entry(out.counts, N_VERTICES)] = i
     if graph.label_state[code] == PRESENT:  # parked until now
         _send_label(v, i, out)
@@ -233,6 +233,7 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
     elif events.element[i] == _VERTEX:
         if op == _DELETE:
             graph.live[code] = 0
+            drop_features(v, graph)
             graph.label_state[code] = 0
             if v < first_vertex:
                 n = add_entry(out.counts, N_VERTEX_DELETES)
@@ -241,10 +242,8 @@ def _vertex_event(i: int, events: Events, graph: Graph, out: Decisions, first_ve
         if not _has_value(i, events):
             return _REPEATED
     f = events.feature[i]
-    if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
+    if not take_feature(v, f, events.time[i], op == _DELETE, graph):
         return _LATE
-    graph.feature_known[v, f] = 1
-    graph.feature_time[v, f] = events.time[i]
     n = add_entry(out.counts, N_FEATURES)
     out.features.vertex[n], out.features.event[n] = v, i
     return _APPLIED
