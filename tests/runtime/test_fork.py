@@ -83,7 +83,7 @@ def known(oracle: Oracle) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(data=st.data(), history=st.booleans())
 def test_a_fork_is_the_same_graph(data: st.DataObject, history: bool) -> None:
     """With more parts, another partitioner, a feature added, one removed, one widened, in another order."""

@@ -55,7 +55,7 @@ def test_a_fork_goes_on_with_what_comes_next(spark: SparkSession, tmp_path: Path
     seen: list[tuple[int, int]] = []
     made = gnn.fork(tmp_path / "old" / "store", progress=lambda done, total: seen.append((done, total)))
     assert content(tmp_path / "old") == before
-    assert seen[-1] == (made.events, made.events)
+    assert seen[-1][0] == seen[-1][1] >= made.events
 
     files = EventFiles(tmp_path / "in")
     oracle = Oracle(schema)

@@ -77,6 +77,7 @@ def fork(
     batch = log.last() if batch is None else batch
     if batch is None:
         raise StoreError(f"the log in {old.uri} is empty: there is nothing to fork")
+    _meta(log, batch)
     evolution = Evolution(GraphSchema(**old.settings["schema"]), schema, fill)
     if history and not evolution.keeps_history:
         raise SchemaChangeRefused(

@@ -16,6 +16,6 @@ def check_output(output: str, checkpoint: str) -> None:
     if (Path(output) / "_spark_metadata").is_dir() and not (Path(checkpoint) / "metadata").exists():
         raise ValueError(
             f"the output {output} was written by an earlier query, and the checkpoint {checkpoint} is new: "
-            "Spark would leave out the first batches, whose numbers are in the output already. Name a new output "
-            "folder for the new checkpoint; readers can union both tables"
+            "Spark would leave out the first batches, whose numbers are in the output already. Name a new "
+            "output folder for the new checkpoint; readers can union both tables"
         )

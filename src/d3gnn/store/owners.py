@@ -136,7 +136,7 @@ class Owners:
     def _taken_over(self, query: str, owner: str) -> StoreInUse:
         return StoreInUse(
             f"the store {self._store.uri} belonged to the streaming query {query}, until query {owner} took "
-            f"it over (adopt=True). {query} cannot use it any more, with adopt=True neither: the log has gone "
-            f"on without it. Go on with the checkpoint of {owner}; or start a new query, with a new checkpoint "
-            "and adopt=True."
+            f"it over (adopt=True). {query} cannot use it any more, with adopt=True neither: the log has "
+            f"gone on without it. Go on with the checkpoint of {owner}; or start a new query, with a new "
+            "checkpoint and adopt=True."
         )
