@@ -74,9 +74,11 @@ class TestForModel:
         assert schema == GraphSchema("multi", False, {"x": 16}, {"w": 1}, 2, missing="hash")
 
     def test_features_that_fit_stay(self) -> None:
-        assert SCHEMA.for_model(9) == replace(SCHEMA, missing="zero")
-        hashed = replace(SCHEMA, missing="hash")
-        assert hashed.for_model(9) is hashed
+        assert SCHEMA.for_model(9) is SCHEMA
+
+    def test_the_rule_for_missing_features_is_the_same_if_it_is_given(self) -> None:
+        assert replace(SCHEMA, missing="zero") == SCHEMA != replace(SCHEMA, missing="hash")
+        assert GraphSchema(missing="hash").for_model(2) == GraphSchema().for_model(2)
 
     def test_features_that_do_not_fit_are_named(self) -> None:
         with pytest.raises(ValueError, match=r"takes 16 inputs.*9 wide.*x \(8\), risk \(1\)"):

@@ -77,17 +77,20 @@ class GraphSchema:
         """Width of the model's input: the sum over all vertex features."""
         return sum(self.features.values())
 
+    @property
+    def rule(self) -> MissingRule | Mapping[str, Any]:
+        """The rule for missing features, also if none was given."""
+        return self.missing or ("zero" if self.features else "hash")
+
     def missing_values(self) -> tuple[float, ...] | None:
         """The model's input for a vertex without features; None for `hash`, which depends on its id."""
-        missing = self.missing or ("zero" if self.features else "hash")
-        if missing == "hash":
+        if self.rule == "hash":
             return None
-        given: Mapping[str, Any] = missing if isinstance(missing, Mapping) else {}
+        given: Mapping[str, Any] = self.rule if isinstance(self.rule, Mapping) else {}
         return tuple(x for name, width in self.features.items() for x in given.get(name, (0.0,) * width))
 
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
-        The rule for missing features is filled in.
 
         `edge_dim` is the width of the model's edge input, which the edge features must add up to.
         """
@@ -105,7 +108,7 @@ class GraphSchema:
                 f"the model takes {in_width} inputs, but the schema's vertex features are {self.width} wide "
                 f"in total: {widths}. Declare features whose widths add up to {in_width}."
             )
-        return self if self.missing else replace(self, missing="zero")
+        return self
 
     def __eq__(self, other: object) -> bool:
         # The order of features matters: it is the order of the model's input.
@@ -115,11 +118,13 @@ class GraphSchema:
         return hash(self._parts())
 
     def _parts(self) -> tuple[Any, ...]:
-        return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values())
+        values = (vars(self) | {"missing": self.rule}).values()
+        return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in values)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; `GraphSchema(**d)` is the inverse."""
-        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        values = vars(self) | ({"missing": self.rule} if self.features else {})
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)

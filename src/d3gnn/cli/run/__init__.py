@@ -122,7 +122,7 @@ def run(
     if windows := job.windows():
         console.print(windows, soft_wrap=True, markup=False)
     result = job.run(console)
-    if warning := missing_features(result.totals, trained=model is not None, rule=job.gnn.schema.missing):
+    if warning := missing_features(result.totals, trained=model is not None, rule=job.gnn.schema.rule):
         console.print(warning, soft_wrap=True, markup=False)
     if as_json:
         print_json(result.to_dict())
