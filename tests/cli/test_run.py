@@ -276,7 +276,7 @@ def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> Non
 
 
 def test_a_run_on_a_fork(spark: SparkSession, folder: Path) -> None:
-    """Wider features, whose mean is what vertices without features have; the run takes both from the store."""
+    """Wider features, whose mean is the input of vertices without; the run takes both from the store."""
     old, events = (
         GraphSchema(features={"x": 1}),
         EventBatch.of(
@@ -287,8 +287,16 @@ def test_a_run_on_a_fork(spark: SparkSession, folder: Path) -> None:
     store.fix(store_settings("pipeline", 2, HDRF(), old, "string", "int"))
     result = Partition(old, 2).process(events, clock=1)
     GraphLog(store).create(0, result.entry, EntryMeta.of(0, events, result.status))
-    options = ["--parts", 3, "--partitioner", "random"]
-    fork = ["fork", folder / "old", folder / "checkpoint", "--vertex-features", "x=2", "--fill", "x=0.5"]
+    options: list[Any] = ["--parts", 3, "--partitioner", "random"]
+    fork: list[Any] = [
+        "fork",
+        folder / "old",
+        folder / "checkpoint",
+        "--vertex-features",
+        "x=2",
+        "--fill",
+        "x=0.5",
+    ]
     out, _ = run(*fork, *options, "--missing", "mean", "--json")
     made = json.loads(out)
     assert [made[name] for name in ("batch", "entries", "events", "vertices", "lacking")] == [0, 1, 3, 2, 0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -95,7 +96,7 @@ def fork(
         from d3gnn.store.graph_log import open_store
         from d3gnn.store.store import STORE, StoreError
 
-    with user_mistakes(OSError, ValueError, StoreError), steps() as bars:
+    with user_mistakes(OSError, ValueError, StoreError):
         settings = open_store(absolute(old)).settings
         rule, filled = parse_missing(missing), named_numbers("--fill", fill)
         schema = changed_schema(
@@ -110,21 +111,17 @@ def fork(
             },
             filled,
         )
-        report = None
-
-        def progress(done: int, total: int) -> None:
-            nonlocal report
-            report = report or bars.step("fork", total)
-            report(done)
-
-        made = write(
-            absolute(old), f"{absolute(new)}/{STORE}", name=name or settings["name"],
-            parts=settings["parts"] if parts is None else parts,
-            partitioner=named_partitioner(partitioner.value)
+        placed = (
+            named_partitioner(partitioner.value)
             if partitioner
-            else make_partitioner(**settings["partitioner"]),
-            schema=schema, batch=batch, history=history, fill=filled, means=rule == "mean", progress=progress,
-        )  # fmt: skip
+            else make_partitioner(**settings["partitioner"])
+        )
+        with ExitStack() as shown:
+            made = write(
+                absolute(old), f"{absolute(new)}/{STORE}", name=name or settings["name"],
+                parts=settings["parts"] if parts is None else parts, partitioner=placed, schema=schema,
+                batch=batch, history=history, fill=filled, means=rule == "mean", progress=_bar(shown),
+            )  # fmt: skip
     if json:
         print_json({"command": "fork", **vars(made)})
         return
@@ -138,6 +135,19 @@ def fork(
         console.print(f"  {count:>9,}  {reason}", soft_wrap=True, markup=False)
     if made.lacking:
         console.print(f"{made.lacking:,} vertices lack a feature", soft_wrap=True)
+
+
+def _bar(shown: ExitStack) -> Callable[[int, int], None]:
+    """A progress bar that appears with the first report."""
+    report: Callable[[int], None] | None = None
+
+    def progress(done: int, total: int) -> None:
+        nonlocal report
+        if report is None:
+            report = shown.enter_context(steps()).step("fork", total)
+        report(done)
+
+    return progress
 
 
 def changed_schema(

@@ -58,7 +58,7 @@ _HALVES = st.integers(-4, 4)
 _KEYS = st.integers(0, 1)
 _TIMES = st.integers(-5, 5)
 _ORDER = st.sampled_from([None, 0, 1, 2])
-_MISSING = st.sampled_from([None, "zero", "hash", {"x": 0.5}])
+_MISSING: st.SearchStrategy[Any] = st.sampled_from([None, "zero", "hash", {"x": 0.5}])
 
 
 @cache
