@@ -99,6 +99,7 @@ def test_a_new_query_with_another_source_takes_over(spark: SparkSession, tmp_pat
         arrays=old.gnn.arrays,
         schema=schema,
         adopt=True,
+        tasks=PipelineRun.tasks,
     )
 
     def process(output: str = "out2") -> None:
