@@ -39,6 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 #: between the operators. The others run in several tasks only with D3GNN_THOROUGH=1.
 _BOTH_SHAPES = ("test_pipeline", "test_semantics", "test_rebuild", "test_expiry")
 _IN_ANY_SHAPE = (
+    "test_evolution",
     "test_fixed_streams",
     "test_full_streams",
     "test_heads",

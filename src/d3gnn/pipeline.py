@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from d3gnn.events import GraphSchema
 from d3gnn.kernel import partitioners
 from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.evolution import Fill
 from d3gnn.kernel.operators import ChainSpec, Emit, OperatorConfig
 from d3gnn.kernel.windows import Clock, Windows, pair_of
 from d3gnn.nn.model import GNN
+from d3gnn.runtime.fork import Forked, Progress, fork
 from d3gnn.runtime.leftovers import prepare_arrays
 from d3gnn.runtime.plan import Plan, absolute, check_name, default_arrays, plugins_of, record_arrays
+from d3gnn.runtime.store_settings import store_settings
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
+from d3gnn.spark.sinks import check_output
 from d3gnn.spark.stages import (
     in_event_format,
     run_chain,
@@ -77,6 +81,10 @@ class StreamingGNN(PipelineCommands):
         Spark tasks of an operator. With 1, the default in a local session, one task runs the whole chain,
         and the parts are divided among threads. With more, each task runs some of the parts, and there is an
         exchange between any two operators.
+    adopt:
+        Whether a query with a new checkpoint takes over a store that belongs to another query, which is
+        refused from then on. For a query that owns the store already, it means nothing. See
+        docs/graph-log.md.
     """
 
     def __init__(
@@ -96,6 +104,7 @@ class StreamingGNN(PipelineCommands):
         alerts: Alerts | None = None,
         emit: Emit = "head",
         tasks: int | None = None,
+        adopt: bool = False,
     ) -> None:
         if on_dead_letter not in ("keep", "stop"):
             raise ValueError(f"on_dead_letter={on_dead_letter!r}: choose 'keep' or 'stop'")
@@ -113,7 +122,7 @@ class StreamingGNN(PipelineCommands):
         self.store = None if store is None else absolute(store)
         self.partitioner = partitioners.partitioner(partitioner)
         self.arrays = None if arrays is None else absolute(arrays)
-        self.on_dead_letter, self.tasks = on_dead_letter, tasks
+        self.on_dead_letter, self.tasks, self.adopt = on_dead_letter, tasks, adopt
 
     def transform(self, events: DataFrame) -> DataFrame:
         """The output rows that the events cause, as a streaming DataFrame for any sink and trigger.
@@ -169,7 +178,7 @@ class StreamingGNN(PipelineCommands):
             or `noop`. For `foreachBatch`, use `transform`.
         checkpoint:
             Folder of the query's offsets and, without `store=`, of the store. Each start with a new
-            checkpoint is a new query with a graph of its own.
+            checkpoint is a new query with a graph of its own, unless it adopts the store of another query.
         queryName:
             The query's name in Spark. By default, that of the pipeline.
         processingTime, availableNow:
@@ -186,6 +195,7 @@ class StreamingGNN(PipelineCommands):
             target["path"] = absolute(output)
             if format in FILE_FORMATS:
                 SparkCheckpoint(absolute(checkpoint)).check_table(target["path"])
+            check_output(target["path"], target["checkpointLocation"])
         store = self.store or f"{absolute(checkpoint)}/{STORE}"
         spark = events.sparkSession
         name = queryName or free_name(spark, self.name)
@@ -202,16 +212,8 @@ class StreamingGNN(PipelineCommands):
         """The plan that tasks run, for event columns of these Spark types; writes the store's settings."""
         uri = store or self._folders()[0]
         settings = Store(uri)
-        settings.fix(
-            {
-                "name": self.name,
-                "parts": self.parts,
-                "partitioner": {"name": self.partitioner.name, **asdict(self.partitioner)},
-                "schema": self.schema.to_dict(limits=False),
-                "ids": "string" if types.get("src") == "string" else "int",
-                "keys": "string" if types.get("key") == "string" else "int",
-            }
-        )
+        ids, keys = ("string" if types.get(column) == "string" else "int" for column in ("src", "key"))
+        settings.fix(store_settings(self.name, self.parts, self.partitioner, self.schema, ids, keys))
         path, version = put_model(settings, self.model)
         arrays = self._arrays(uri)
         record_arrays(settings, self.name, arrays)
@@ -226,8 +228,47 @@ class StreamingGNN(PipelineCommands):
             model_version=version,
             stop_on_dead_letter=self.on_dead_letter == "stop",
             erasures=erasures(settings),
+            adopt=self.adopt,
             plugins=plugins_of(self.model),
         )
+
+    def fork(
+        self,
+        source: str | Path,
+        *,
+        checkpoint: str | Path | None = None,
+        batch: int | None = None,
+        history: bool = False,
+        fill: Fill | None = None,
+        progress: Progress | None = None,
+    ) -> Forked:
+        """Write this pipeline's store from that of another one: the same graph, with the name, parts,
+        partitioner and schema of this pipeline. `start` with a new checkpoint then goes on with it.
+
+        source:
+            Checkpoint or store of the other pipeline, which may run. It is only read.
+        checkpoint:
+            Without `store=`: the new checkpoint, in which the store is written.
+        batch:
+            The batch after which the graph is taken; the newest unless given.
+        history:
+            Write every entry of the old log, instead of one entry with the graph.
+        fill:
+            The new numbers of widened features, such as `{"x": 0.5}`; 0 unless given.
+        progress:
+            Called with the number of events that are done, and of all.
+        """
+        target = self.store
+        if target is None:
+            if checkpoint is None:
+                raise ValueError(
+                    "fork() needs a place for the new store: checkpoint=, or StreamingGNN(store=)"
+                )
+            target = f"{absolute(checkpoint)}/{STORE}"
+        return fork(
+            absolute(source), target, name=self.name, parts=self.parts, partitioner=self.partitioner,
+            schema=self.schema, batch=batch, history=history, fill=fill, progress=progress,
+        )  # fmt: skip
 
     def _folders(self) -> tuple[str, str]:
         if self.store is None:

@@ -84,7 +84,7 @@ def test_one_event_at_a_time(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_tail_of_the_index_overflows(name: str) -> None:
     """More edges change than `Ripple` keeps outside of its index."""
-    schema = GraphSchema("multi", features={"x": 4})
+    schema = GraphSchema("multi", features={"x": 4}, missing="hash")
     batches = random_batches(schema, 5, 12, 400, 100, delete=0.3, delete_vertex=0.0)
     check(name, GraphSAGE(4, 8, 2, 4, seed=1), schema, batches)
 
@@ -92,7 +92,7 @@ def test_the_tail_of_the_index_overflows(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_layers_with_different_aggregators(name: str) -> None:
     model = GNN([SAGEConv(3, 5, "sum", act="tanh"), SAGEConv(5, 2, "mean")])
-    check(name, model, GraphSchema(features={"x": 3}), SyntheticStream(300).batches(60))
+    check(name, model, GraphSchema(features={"x": 3}, missing="hash"), SyntheticStream(300).batches(60))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,21 +100,21 @@ def test_a_hub(name: str) -> None:
     """DGL splits a row of this length."""
     n = 3000
     batches = [EventBatch.edges(list(range(n)), [0] * n), EventBatch.edges([n], [0])]
-    check(name, GraphSAGE(64, 64, 2, seed=1), GraphSchema(features={"x": 64}), batches)
+    check(name, GraphSAGE(64, 64, 2, seed=1), GraphSchema(features={"x": 64}, missing="hash"), batches)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_empty_graph_and_an_empty_batch(name: str) -> None:
     empty = EventBatch.of([])
     batches = [empty, EventBatch.of([feature(1, [1.0, 2.0])]), empty, EventBatch.edges([1, 2], [2, 2]), empty]
-    check(name, GraphSAGE(2, 3, 2, 2, seed=0), GraphSchema(features={"x": 2}), batches)
+    check(name, GraphSAGE(2, 3, 2, 2, seed=0), GraphSchema(features={"x": 2}, missing="hash"), batches)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not PEERS[name].recomputes_all])
 @pytest.mark.parametrize("what", ["edges", "inputs"])
 def test_a_missed_change_gives_a_large_error(name: str, what: str) -> None:
     """In a chain, changes far apart affect different vertices."""
-    model, graph = GraphSAGE(2, 4, 2, 4, seed=1), LiveGraph(GraphSchema(features={"x": 2}))
+    model, graph = GraphSAGE(2, 4, 2, 4, seed=1), LiveGraph(GraphSchema(features={"x": 2}, missing="hash"))
     peer = peer_over(name, model, graph)
     graph.apply(EventBatch.edges(list(range(20)), list(range(1, 21))))
     peer.load()
@@ -132,7 +132,7 @@ def test_a_missed_change_gives_a_large_error(name: str, what: str) -> None:
 
 
 def test_unsupported_models_and_missing_libraries_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, graph = GraphSAGE(4, 4, 1, seed=1), LiveGraph(GraphSchema(features={"x": 4}))
+    model, graph = GraphSAGE(4, 4, 1, seed=1), LiveGraph(GraphSchema(features={"x": 4}, missing="hash"))
     with pytest.raises(ValueError, match="choose one of dgl_full, dgl_influenced, pyg_full"):
         make_peer("abacus", model, graph)
     with pytest.raises(ValueError, match=r"for_model\(4\)"):

@@ -66,7 +66,7 @@ def test_a_missing_schema_is_inferred_from_the_events(tmp_path: Path) -> None:
     (batch,) = stream.batches(1000)
     pq.write_table(batch.to_arrow(), tmp_path / "events.parquet")
     workload = file_workload(tmp_path / "events.parquet")
-    assert workload.schema == GraphSchema(edges="simple", features={"x": 3})
+    assert workload.schema == GraphSchema(edges="simple", features={"x": 3}, missing="hash")
 
 
 def test_empty_and_invalid_files_are_refused(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_version() -> None:
         ("generate",),
         ("verify",),
         ("forget",),
+        ("fork",),
         *(("bench", b) for b in ("throughput", "growth", "partitioner")),
     ],
 )
@@ -73,7 +74,7 @@ def test_help_says_how(command: tuple[str, ...]) -> None:
     assert f"Usage: d3gnn {' '.join(command)}".strip() in out
 
 
-@pytest.mark.parametrize("command", ["run", "verify", "forget", "demo", "generate"])
+@pytest.mark.parametrize("command", ["run", "verify", "fork", "forget", "demo", "generate"])
 def test_the_documentation_has_all_options_and_no_others(command: str) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = re.split(r"^## ", text.split(f"## `d3gnn {command}`\n")[1], flags=re.MULTILINE)[0]
@@ -284,6 +285,7 @@ def test_a_report_of_results(tmp_path: Path) -> None:
         (("generate", "no/such/folder/x.parquet"), "the folder no/such/folder does not exist"),
         (("generate", "."), "is a folder"),
         (("generate", "x.parquet", "--deletes", "2"), "deletes=2.0: must be a share of the edges"),
+        (("fork", "nothing", "new"), "nothing is neither a checkpoint of a d3gnn pipeline nor the store"),
         (("demo", "--batch", "0"), "batch=0: must be at least 1"),
         (("demo", "--parts", "0"), "parts=0: must be at least 1"),
     ],

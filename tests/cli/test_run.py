@@ -30,13 +30,19 @@ from typer.testing import CliRunner
 from d3gnn import __version__
 from d3gnn.cli import app
 from d3gnn.cli.spark import first_words, known_problem
-from d3gnn.events import Event, GraphSchema
+from d3gnn.events import Event, EventBatch, GraphSchema, edge, feature
+from d3gnn.kernel.operators import Partition
+from d3gnn.kernel.partitioners import HDRF
 from d3gnn.nn import GNN, GraphSAGE, Regressor, SAGEConv
 from d3gnn.oracle import Oracle, embeddings, relative_error
 from d3gnn.runtime.plan import default_arrays
+from d3gnn.runtime.store_settings import store_settings
 from d3gnn.sources.files import TimeUnit, look
 from d3gnn.sources.stream import stream_events
 from d3gnn.spark.frames import event_columns
+from d3gnn.store.entry import EntryMeta
+from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.store import Store
 
 PNG = b"\x89PNG\r\n\x1a\n"
 SCHEMA = GraphSchema(features={"x": 2})
@@ -248,7 +254,7 @@ def test_a_file_is_cut_and_a_bad_event_stops(spark: SparkSession, folder: Path) 
     options = ["--edges-mode", "multi", "--undirected", "--widths", "3,4", "--aggregator", "sum"]
     out, _ = run("run", path, *places(folder), *options, "--batch", 15, "--json")
     assert [json.loads(out)[name] for name in ("events", "batches", "last_batch")] == [40, 3, 2]
-    oracle = Oracle(GraphSchema(edges="multi", directed=False, features={"x": 3}))
+    oracle = Oracle(GraphSchema(edges="multi", directed=False, features={"x": 3}, missing="hash"))
     oracle.apply([Event("create", "edge", int(s), int(d), time=int(t)) for s, d, t in map(str.split, lines)])
     check(folder, oracle, GraphSAGE(3, 4, 1, aggr="sum", seed=0))
 
@@ -262,10 +268,52 @@ def test_alerts_of_a_model_with_a_head(spark: SparkSession, folder: Path) -> Non
     GNN([SAGEConv(3, 4)], Regressor()).save(folder / "model.safetensors")
     path = write(folder / "edges.csv", "".join(["src,dst\n", *(f"{i},{(i * 7) % 30}\n" for i in range(30))]))
     command: list[str | Path] = ["run", path, "--model", folder / "model.safetensors"]
-    run(*command, *places(folder / "all"))
+    _, err = run(*command, *places(folder / "all"))
+    assert "warning: 30 of 30 vertices lack a feature. The model sees random numbers instead" in err
     scores = sorted(ds.dataset(folder / "all" / "out").to_table()["score"].to_pylist())
     run(*command, *places(folder / "few"), "--threshold", scores[-5])
     assert sorted(ds.dataset(folder / "few" / "out").to_table()["score"].to_pylist()) == scores[-5:]
+
+
+def test_a_run_on_a_fork(spark: SparkSession, folder: Path) -> None:
+    """Wider features, whose mean is the input of vertices without; the run takes both from the store."""
+    old, events = (
+        GraphSchema(features={"x": 1}),
+        EventBatch.of(
+            [edge("ann", "bob", time=1), feature("ann", [1.0], time=2), feature("bob", [4.0], time=3)]
+        ),
+    )
+    store = Store(folder / "old" / "graph")
+    store.fix(store_settings("pipeline", 2, HDRF(), old, "string", "int"))
+    result = Partition(old, 2).process(events, clock=1)
+    GraphLog(store).create(0, result.entry, EntryMeta.of(0, events, result.status))
+    options: list[Any] = ["--parts", 3, "--partitioner", "random"]
+    fork: list[Any] = [
+        "fork",
+        folder / "old",
+        folder / "checkpoint",
+        "--vertex-features",
+        "x=2",
+        "--fill",
+        "x=0.5",
+    ]
+    out, _ = run(*fork, *options, "--missing", "mean", "--json")
+    made = json.loads(out)
+    assert [made[name] for name in ("batch", "entries", "events", "vertices", "lacking")] == [0, 1, 3, 2, 0]
+    assert "is not empty" in run(*fork, code=2)[1]
+
+    oracle = Oracle(GraphSchema(features={"x": 2}, missing={"x": [2.5, 0.5]}))
+    oracle.apply(
+        [edge("ann", "bob"), feature("ann", [1.0, 0.5]), feature("bob", [4.0, 0.5]), edge("cho", "ann")]
+    )
+    model = GraphSAGE(2, 8, 2, 4, seed=3)
+    model.save(folder / "model.safetensors")
+    path = write(folder / "more.csv", "src,dst,time\ncho,ann,4\n")
+    out, err = run("run", path, *places(folder), *options, "--model", folder / "model.safetensors", "--json")
+    assert [json.loads(out)[name] for name in ("events", "vertices", "lacking")] == [1, 3, 1]
+    assert "warning" not in err
+    check(folder, oracle, model)
+    assert "exact" in run("verify", "--checkpoint", folder / "checkpoint")[1]
 
 
 @contextmanager

@@ -312,7 +312,7 @@ def test_streaming_equals_the_oracle(name: str, pulls: bool, monkeypatch: pytest
     prefers_pull: Callable[..., bool] = lambda *_: pulls  # noqa: E731
     monkeypatch.setattr("d3gnn.kernel.operators.edge.prefers_pull", prefers_pull)
     torch.manual_seed(1)
-    schema = GraphSchema(edges="multi", features={"x": 3})
+    schema = GraphSchema(edges="multi", features={"x": 3}, missing="hash")
     model = GNN([SAGEConv(3, 5, name, act="tanh"), SAGEConv(5, 2, name)])
     checker = OracleChecker(LocalEngine(model, parts=3, schema=schema))
     for batch in random_batches(schema, seed=6, n_batches=10, batch_size=50, n_vertices=25):

@@ -361,7 +361,9 @@ def check(case: Case, model: nn.Module, engine: LocalEngine, oracle: Oracle) -> 
 
 def schema_of(case: Case, edges: EdgeMode, directed: bool) -> GraphSchema:
     features = {"w": 1} if case.edge_weight else {"e": case.edge_width} if case.edge_width else {}
-    return GraphSchema(edges=edges, directed=directed, features={"x": 3}, edge_features=features)
+    return GraphSchema(
+        edges=edges, directed=directed, features={"x": 3}, edge_features=features, missing="hash"
+    )
 
 
 def trained(case: Case) -> nn.Module:

@@ -24,7 +24,7 @@ from d3gnn.nn import GraphSAGE
 from d3gnn.testing import OracleChecker, random_batches
 from d3gnn.types import Ints32
 
-SCHEMA = GraphSchema(features={"x": 2})
+SCHEMA = GraphSchema(features={"x": 2}, missing="hash")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def test_batch_boundaries_do_not_matter_if_no_vertex_is_deleted(which: Partition
 def test_no_part_holds_much_more_than_its_share(which: Partitioner) -> None:
     rng = np.random.default_rng(2)
     src, dst = (2000 * rng.random((2, 20_000)) ** 2).astype(np.int64)
-    partition = Partition(GraphSchema(edges="append", features={"x": 1}), 8, which)
+    partition = Partition(GraphSchema(edges="append", features={"x": 1}, missing="hash"), 8, which)
     load = np.bincount(partition.process(EventBatch.edges(src, dst), 1).entry.part, minlength=8)
     assert load.max() < 1.25 * load.mean()
     assert 1 <= partition.replication_factor <= 8
@@ -111,7 +111,7 @@ def test_no_part_holds_much_more_than_its_share(which: Partitioner) -> None:
 @every
 @pytest.mark.parametrize("edges", ["simple", "multi"])
 def test_streaming_equals_the_oracle(which: Partitioner, edges: str) -> None:
-    schema = GraphSchema(edges=edges, directed=False, features={"x": 3})  # type: ignore[arg-type]
+    schema = GraphSchema(edges=edges, directed=False, features={"x": 3}, missing="hash")  # type: ignore[arg-type]
     checker = OracleChecker(
         LocalEngine(GraphSAGE(3, 4, 2, 2, seed=1), parts=4, partitioner=which, schema=schema)
     )

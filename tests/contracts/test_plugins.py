@@ -23,7 +23,7 @@ from d3gnn.testing import OracleChecker, random_batches
 from d3gnn.types import Doubles, Floats, Ints, Ints32
 from d3gnn.windows import Window
 
-SCHEMA = GraphSchema(features={"x": 3}, edges="multi")
+SCHEMA = GraphSchema(features={"x": 3}, edges="multi", missing="hash")
 
 
 @pytest.fixture

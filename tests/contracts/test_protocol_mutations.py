@@ -33,7 +33,7 @@ from d3gnn.types import Array, Ints
 
 Patch = pytest.MonkeyPatch
 Blocks = list[Block]
-SCHEMA = GraphSchema(features={"x": 3})
+SCHEMA = GraphSchema(features={"x": 3}, missing="hash")
 
 # ---------------------------------------------------------------------- streams
 

@@ -39,7 +39,7 @@ WRONG_ID_TYPE = Reason.WRONG_ID_TYPE
 
 def oracle(edges: EdgeMode = "simple", *, directed: bool = True) -> Oracle:
     edge_features = {} if edges == "append" else {"w": 1}
-    return Oracle(GraphSchema(edges, directed, {"x": 2, "y": 1}, edge_features))
+    return Oracle(GraphSchema(edges, directed, {"x": 2, "y": 1}, edge_features, missing="hash"))
 
 
 def update(event: Event) -> Event:

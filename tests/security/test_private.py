@@ -123,7 +123,7 @@ def test_a_store_that_others_may_change_is_refused(shared: Path, other_user: She
     other_user("mkdir theirs; ln -s theirs link")
     for name in ("theirs", "link"):
         with pytest.raises(NotPrivate, match="the user nobody"):
-            Store(shared / name).bind("query")
+            Store(shared / name).fix({"parts": 1})
     own_group, group = shared / "own group", shared / "group"
     for folder, gid in ((own_group, 0), (group, 1)):
         folder.mkdir()

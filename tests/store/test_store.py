@@ -17,9 +17,17 @@ import pytest
 from pyarrow import fs
 
 from d3gnn import GraphSchema
+from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.owners import Owners
 from d3gnn.store.store import LAYOUT, Store, StoreError, StoreFull, StoreInUse, StoreMismatch
 
-SETTINGS = {"parts": 2, "partitioner": {"name": "hdrf"}, "schema": GraphSchema(features={"x": 4}).to_dict()}
+SETTINGS = {
+    "ids": "int",
+    "keys": "int",
+    "parts": 2,
+    "partitioner": {"name": "hdrf"},
+    "schema": GraphSchema(features={"x": 4}).to_dict(),
+}
 
 
 @pytest.fixture(params=["local", "other"])
@@ -91,13 +99,18 @@ def test_a_store_can_be_pickled(store: Store) -> None:
 # ---------------------------------------------------------------------- ownership and settings
 
 
+def owners(store: Store) -> Owners:
+    store.fix(SETTINGS)
+    return Owners(store, GraphLog(store))
+
+
 def test_a_store_belongs_to_one_query(store: Store) -> None:
-    store.bind("query-1")
-    store.bind("query-1")
+    owners(store).bind("query-1")
+    owners(store).bind("query-1")
     again = pickle.loads(pickle.dumps(store))
-    again.bind("query-1")
+    owners(again).bind("query-1")
     with pytest.raises(StoreInUse) as refused:
-        again.bind("query-2")
+        owners(again).bind("query-2")
     text = str(refused.value)
     assert f"the store {store.uri} belongs to the streaming query query-1" in text
     assert "query query-2 cannot use it" in text
@@ -112,7 +125,7 @@ def test_old_temporary_files_are_deleted_when_a_query_starts(tmp_path: Path) -> 
     for path in (old, young):
         path.write_bytes(b"half of some")
     os.utime(old, (time.time() - 7200,) * 2)
-    store.bind("query-1")
+    owners(store).bind("query-1")
     assert leftovers(tmp_path) == [young]
 
 
@@ -287,8 +300,7 @@ def test_a_full_disk_leaves_no_partial_file(small_disk: Path) -> None:
 
 def test_settings_are_plain_json(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    store.bind("query-1")
-    store.fix(SETTINGS)
+    owners(store).bind("query-1")
     assert json.loads((tmp_path / "query.json").read_text())["query"] == "query-1"
     assert json.loads((tmp_path / "settings.json").read_text())["parts"] == 2
 

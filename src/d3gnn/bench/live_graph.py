@@ -13,7 +13,7 @@ from d3gnn.events import Element, EventBatch, GraphSchema, Op
 from d3gnn.events.check import check, feature_index, order
 from d3gnn.events.keys import IntKeys, Keys, concat_keys
 from d3gnn.kernel.compiled import compiled
-from d3gnn.kernel.hashing import fill_initial, hash_keys, initial_values
+from d3gnn.kernel.hashing import fill_initial, hash_keys
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.types import Floats, Hashes, Ints, Ints32, Small
@@ -161,9 +161,17 @@ class LiveGraph:
         if n > before:
             self._inputs.reserve(n)
             self._times.reserve(n)
-            ids = self._ids.keys.take(np.arange(before, n))
-            _fill(hash_keys(ids), self._inputs.data[before:n])
+            self._inputs.data[before:n] = self._missing(np.arange(before, n))
             self._times.data[before:n] = _NEVER
+
+    def _missing(self, rows: Ints) -> Floats:
+        """The inputs of these vertices where they have no features."""
+        inputs = np.empty((len(rows), self.schema.width), np.float32)
+        if (missing := self.schema.missing_values()) is None:
+            _fill(hash_keys(self._ids.keys.take(rows)), inputs)
+        else:
+            inputs[:] = missing
+        return inputs
 
     def _set_features(self, batch: EventBatch, rows: _Rows, before: int) -> Ints:
         """Set features, last writer wins by time; the rows below `before` with a changed input."""
@@ -190,8 +198,7 @@ class LiveGraph:
             is_set = op[winners] != Op.DELETE
             cleared, winners = row[winners[~is_set]], winners[is_set]
             if len(cleared):
-                initial = initial_values(self._ids.keys.take(cleared), self.schema.width)
-                column[cleared] = initial[:, begin : begin + width]
+                column[cleared] = self._missing(cleared)[:, begin : begin + width]
             if len(winners):
                 assert batch.values is not None
                 assert batch.value_offsets is not None

@@ -135,7 +135,9 @@ def _infer_schema(path: Path) -> GraphSchema:
                 about_vertex = np.isin(batch.element, (Element.VERTEX, Element.FEATURE))
                 widths = np.diff(batch.value_offsets)[about_vertex]
                 width = int(widths[np.argmax(widths > 0)]) if (widths > 0).any() else 0
-    return GraphSchema(edges="simple" if removes else "multi", features={"x": width} if width else {})
+    return GraphSchema(
+        edges="simple" if removes else "multi", features={"x": width} if width else {}, missing="hash"
+    )
 
 
 def _first(batches: Iterator[EventBatch], limit: int) -> Iterator[EventBatch]:

@@ -91,3 +91,25 @@ Aggregator = Annotated[
 Model = Annotated[ModelName, typer.Option(help="Layers of the model.")]
 Threads = Annotated[int, typer.Option(help="Threads for matrix products.", metavar="N")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object on standard output.")]
+
+
+def named_widths(option: str, text: str | None) -> dict[str, int]:
+    """Names and widths from `x=8,risk=1`."""
+    try:
+        pairs = [item.split("=") for item in text.split(",")] if text else []
+        return {name.strip(): int(width) for name, width in pairs}
+    except ValueError:
+        raise ValueError(f"{option} {text}: must be names and widths, as in x=8,risk=1") from None
+
+
+def named_numbers(option: str, text: str | None) -> dict[str, float | tuple[float, ...]]:
+    """Names and numbers from `x=0.5,risk=1:2`: one number, or several with colons between them."""
+    found: dict[str, float | tuple[float, ...]] = {}
+    try:
+        for item in text.split(",") if text else []:
+            name, numbers = item.split("=")
+            each = tuple(float(number) for number in numbers.split(":"))
+            found[name.strip()] = each[0] if len(each) == 1 else each
+    except ValueError:
+        raise ValueError(f"{option} {text}: must be names and numbers, as in x=0.5 or x=0.5:1.5") from None
+    return found

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from d3gnn.cli.reports import BatchReport
 from d3gnn.runtime.metrics import metrics
 from d3gnn.store.dead_letters import count_dead_letters
+from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.owners import Owners
 from d3gnn.store.store import Store
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class Watch:
     def __init__(self, running: RestartingQuery, store: str) -> None:
         self._running, self._store = running, Store(store)
         self._next = -1
+        self._offset: int | None = None
 
     def batches(self) -> Iterator[list[BatchReport]]:
         """The batches that have ended since the last poll, often none, until the query ends.
@@ -80,9 +83,18 @@ class Watch:
             tombstones=output.get("tombstones") or 0,
             late=partition.get("late") or 0,
             pending=sum(of.get("pending") or 0 for of in operators.values()),
-            dead=count_dead_letters(self._store, progress.batchId),
+            dead=count_dead_letters(self._store, self._in_log(progress.batchId)),
+            vertices=partition.get("live") or 0,
+            lacking=partition.get("lacking") or 0,
             lag=None if oldest is None else max(0.0, ended - oldest / 1e6),
         )
+
+    def _in_log(self, batch: int) -> int:
+        """The log's number of a batch of the query."""
+        if self._offset is None:
+            owner = Owners(self._store, GraphLog(self._store)).newest()
+            self._offset = 0 if owner is None else owner.offset
+        return self._offset + batch
 
 
 def _with(operators: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:

@@ -23,6 +23,9 @@ class BatchReport:
     lag: float | None
     #: Vertices with pending changes in windows after it.
     pending: int = 0
+    #: Vertices after it, and those that lack a feature; 0 in a repeated batch.
+    vertices: int = 0
+    lacking: int = 0
 
 
 @dataclass
@@ -36,6 +39,9 @@ class Totals:
     late: int = 0
     dead: Counter[str] = field(default_factory=Counter)
     last: BatchReport | None = None
+    #: Vertices, and those that lack a feature, after the last batch.
+    vertices: int = 0
+    lacking: int = 0
 
     def add(self, report: BatchReport) -> None:
         self.events += report.events
@@ -45,3 +51,5 @@ class Totals:
         self.late += report.late
         self.dead += report.dead
         self.last = report
+        if report.vertices:
+            self.vertices, self.lacking = report.vertices, report.lacking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
@@ -15,11 +15,15 @@ from d3gnn.whole_numbers import check_whole
 
 #: Checked events refer to their feature by an 8-bit number.
 _MOST_FEATURES = 127
+#: The largest number of float32.
+_LARGEST = 3.4028234663852886e38
 
 #: Fields that decide which events are accepted, and not what they mean.
 _LIMITS = ("max_abs", "max_ahead")
 
 EdgeMode = Literal["simple", "multi", "keyed", "append"]
+#: The rules for missing features; the others are numbers for each feature.
+MissingRule = Literal["zero", "hash"]
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,16 @@ class GraphSchema:
         How far an event time may be ahead of the event's arrival: beyond, it is a dead letter. `"1d"` (s, m,
         h, d), a `timedelta`, or a number of microseconds; None: there is no bound.
 
+    missing:
+        The model's input where a vertex lacks a feature. `zero`: zeros, the default. `hash`: numbers in
+        [-1, 1) that are a function of its id; the default if no features are declared. Or numbers for each
+        feature, such as the means of the data that the model was trained on: `{"x": [0.1, 2.5]}`; features
+        that are left out are zero.
+
     >>> GraphSchema(features={"x": 8, "risk": 1}).width
     9
+    >>> GraphSchema(features={"x": 2, "risk": 1}, missing={"risk": 0.5}).missing_values()
+    (0.0, 0.0, 0.5)
     >>> GraphSchema(tombstones="30d").tombstones
     2592000000000
     """
@@ -76,6 +88,7 @@ class GraphSchema:
     idle: Duration | None = None
     max_abs: float | None = None
     max_ahead: Duration | None = "1d"
+    missing: MissingRule | Mapping[str, float | Sequence[float]] | None = None
 
     def __post_init__(self) -> None:
         if self.edges not in get_args(EdgeMode):
@@ -95,6 +108,7 @@ class GraphSchema:
             object.__setattr__(self, "tombstones", duration("tombstones", self.tombstones))
         self._check_expiry()
         self._check_limits()
+        object.__setattr__(self, "missing", _checked_missing(self.missing, self.features))
 
     @property
     def width(self) -> int:
@@ -145,6 +159,18 @@ class GraphSchema:
                 "must not expire before its edges"
             )
 
+    @property
+    def rule(self) -> MissingRule | Mapping[str, Any]:
+        """The rule for missing features, also if none was given."""
+        return self.missing or ("zero" if self.features else "hash")
+
+    def missing_values(self) -> tuple[float, ...] | None:
+        """The model's input for a vertex without features; None for `hash`, which depends on its id."""
+        if self.rule == "hash":
+            return None
+        given: Mapping[str, Any] = self.rule if isinstance(self.rule, Mapping) else {}
+        return tuple(x for name, width in self.features.items() for x in given.get(name, (0.0,) * width))
+
     def for_model(self, in_width: int, edge_dim: int = 0) -> GraphSchema:
         """This schema; if it declares no vertex feature, with one feature `x` as wide as the model's input.
 
@@ -157,7 +183,7 @@ class GraphSchema:
                 f"declare them, as in GraphSchema(edge_features={{'w': {edge_dim}}})"
             )
         if not self.features:
-            return replace(self, features={DEFAULT_FEATURE: in_width})
+            return replace(self, features={DEFAULT_FEATURE: in_width}, missing=self.missing or "hash")
         if self.width != in_width:
             widths = ", ".join(f"{name} ({width})" for name, width in self.features.items())
             raise ValueError(
@@ -174,19 +200,54 @@ class GraphSchema:
         return hash(self._parts())
 
     def _parts(self) -> tuple[Any, ...]:
-        return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in vars(self).values())
+        values = (vars(self) | {"missing": self.rule}).values()
+        return tuple(tuple(v.items()) if isinstance(v, Mapping) else v for v in values)
 
     def to_dict(self, *, limits: bool = True) -> dict[str, Any]:
         """Plain values for JSON; `GraphSchema(**d)` is the inverse.
 
         Without `limits`, `max_abs` and `max_ahead` are left out: they may change while a store lives.
         """
-        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in vars(self).items()}
+        values = vars(self) | ({"missing": self.rule} if self.features else {})
+        plain = {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
         # What is not set is left out, too: a store that is older than a setting has the same schema.
         return {k: v for k, v in plain.items() if v is not None and (limits or k not in _LIMITS)}
 
     def __reduce__(self) -> Any:
         return _from_dict, (self.to_dict(),)
+
+
+def _checked_missing(missing: Any, features: Mapping[str, int]) -> Any:
+    """The rule for missing features; numbers as one tuple for each feature, in the order of the features."""
+    if missing is None or missing in get_args(MissingRule):
+        return missing
+    if missing == "mean":
+        raise ValueError(
+            "missing='mean': a mean over the stream would change with every event, and with it the embedding "
+            "of each vertex without features. Fix the numbers, as in missing={'x': [0.1, 2.5]}; "
+            "GraphLog.feature_means() computes them from a graph log, and d3gnn fork --missing mean does so "
+            "for a new store"
+        )
+    if not isinstance(missing, Mapping):
+        rules = ", ".join(get_args(MissingRule))
+        raise ValueError(f"missing={missing!r}: choose {rules}, or give numbers for each feature")
+    checked: dict[str, tuple[float, ...]] = {}
+    for name, given in missing.items():
+        if name not in features:
+            declared = ", ".join(features) or "no feature"
+            raise ValueError(f"missing[{name!r}]: the schema declares {declared}")
+        numbers = (given,) * features[name] if isinstance(given, int | float) else tuple(given)
+        if len(numbers) != features[name] or not all(_is_finite(x) for x in numbers):
+            raise ValueError(
+                f"missing[{name!r}]={given!r}: must be {features[name]} finite numbers, or one for all"
+            )
+        checked[name] = tuple(map(float, numbers))
+    return MappingProxyType({name: checked[name] for name in features if name in checked})
+
+
+def _is_finite(x: Any) -> bool:
+    """Whether it is a number that float32 can hold."""
+    return isinstance(x, int | float) and abs(x) <= _LARGEST
 
 
 def _from_dict(plain: dict[str, Any]) -> GraphSchema:

@@ -53,6 +53,21 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
     return LogEntry.concat(pieces) if pieces else LogEntry(events.take(np.zeros(0, np.int64)), whole.part[:0])
 
 
+def feature_means(graph: LogEntry, schema: GraphSchema) -> dict[str, tuple[float, ...]]:
+    """The mean of each vertex feature in a compacted graph, over the vertices that have it."""
+    events, means = graph.events, dict[str, tuple[float, ...]]()
+    if events.values is None or events.value_offsets is None:
+        return means
+    index = np.where(events.element == Element.FEATURE, feature_index(events, schema), -1)
+    index[events.op == Op.DELETE] = -1
+    for i, (name, width) in enumerate(schema.features.items()):
+        first = events.value_offsets[:-1][index == i]
+        if len(first):
+            mean = events.values[first[:, None] + np.arange(width)].mean(axis=0, dtype=np.float64)
+            means[name] = tuple(mean.astype(np.float32).tolist())
+    return means
+
+
 def _without_part(events: EventBatch) -> LogEntry:
     return LogEntry(events, np.full(len(events), -1, np.int32))
 

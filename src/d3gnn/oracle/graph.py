@@ -154,10 +154,12 @@ class Oracle:
         return np.array(rows, np.float32).reshape(len(rows), width)
 
     def inputs(self) -> Floats:
-        """The model's input [n, in_channels]: features of each vertex, concatenated; initial values where a
-        vertex lacks one.
+        """The model's input [n, in_channels]: features of each vertex, concatenated; where a vertex lacks
+        one, what the schema says.
         """
         x = initial_values(keys_of(self.vertices), self.schema.width)
+        if (missing := self.schema.missing_values()) is not None:
+            x[:] = missing
         begin = 0
         for name, width in self.schema.features.items():
             for row, features in zip(x, self._features.values(), strict=True):
@@ -166,6 +168,14 @@ class Oracle:
                     row[begin : begin + width] = value
             begin += width
         return x
+
+    @property
+    def lacking(self) -> int:
+        """The number of vertices that lack a feature of the schema."""
+        return sum(
+            any(_get(features, name) is None for name in self.schema.features)
+            for features in self._features.values()
+        )
 
     @property
     def labels(self) -> dict[Key, Value]:

@@ -30,6 +30,7 @@ from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.owners import Owners
 from d3gnn.store.store import Store
 
 
@@ -46,17 +47,23 @@ class LogCoordinator(Coordinator):
         self._worker, self._plan = worker, worker.plan
         self._store = Store(worker.plan.store)
         self._log = GraphLog(self._store)
+        self._owners = Owners(self._store, self._log)
         # Of Partition, opened once a batch: if its files are deleted meanwhile, the version must not be
         # stamped on new, empty ones.
         self._state: MappedPartState
 
     def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> PartResult:
-        """Process batch number `batch` of the query, with the commands of the control source."""
+        """Process batch number `batch` of the query, with the commands of the control source.
+
+        From here on a batch has its number in the log, which differs from the query's own if another query
+        owned the store before.
+        """
         begun = time.perf_counter()
         worker = self._worker
-        self._store.bind(worker.query)
+        offset = self._owners.bind(worker.query, adopt=self._plan.adopt)
         if batch == 0:
             worker.sweep()
+        batch += offset
         state = self._state = worker.state.open(PARTITION, 0)
         batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
         with state.locked(), finishing():
@@ -157,6 +164,8 @@ class LogCoordinator(Coordinator):
             "expired": result.expired,
             "vertices": vertices,
             "replicas": replicas,
+            "live": worker.partition.vertex_count,
+            "lacking": worker.partition.lacking,
         }
         worker.freeze_objects(PARTITION)
         return PartResult(packets, metrics, worker.batch_metrics())

@@ -25,8 +25,8 @@ __all__ = ["latency", "metrics"]
 
 #: The metrics of each kind of operator. `part` comes first in a row.
 PARTITION = (
-    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas",
-    "expired",
+    "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas", "live",
+    "lacking", "expired",
 )  # fmt: skip
 OPERATOR = (
     "busy_us", "kept", "packets", "bytes", "messages", "touched", "recomputed", "invalidated", "pending",

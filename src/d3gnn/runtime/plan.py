@@ -45,6 +45,8 @@ class Plan:
     stop_on_dead_letter: bool = False
     #: How often vertices were erased from the store: state that is older is rebuilt.
     erasures: int = 0
+    #: Whether a new query takes over the store of another one.
+    adopt: bool = False
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1

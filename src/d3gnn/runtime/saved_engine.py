@@ -60,7 +60,7 @@ class SavedEngine(NamedTuple):
         arguments = {
             "parts": settings["parts"],
             "partitioner": make_partitioner(**settings["partitioner"]),
-            "schema": GraphSchema(**settings["schema"]),
+            "schema": GraphSchema(**{"missing": "hash", **settings["schema"]}),
             "window": tuple(window and make_window(**window) for window in settings["windows"]),
             "clock": settings["clock"],
             "min_change": settings["min_change"],

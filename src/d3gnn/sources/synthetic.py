@@ -115,7 +115,8 @@ class SyntheticStream:
     def schema(self) -> GraphSchema:
         """The schema of the graph: a multigraph, with a feature `x` if events have values."""
         features = {"x": self.feature_width} if self.has_values else {}
-        return GraphSchema(edges="multi", directed=not self.undirected, features=features)
+        # Without --features, only vertices with an update have features: zeros would make models too cheap.
+        return GraphSchema(edges="multi", directed=not self.undirected, features=features, missing="hash")
 
     def community(self, ids: Array) -> Ints:
         """The community of each vertex, for the shape `communities`."""

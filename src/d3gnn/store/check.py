@@ -20,7 +20,17 @@ from d3gnn.store.names import (
     snapshot_path,
 )
 from d3gnn.store.seal import Seal
-from d3gnn.store.store import QUERY, SETTINGS, Store, StoreDamaged, StoreError, StoreMismatch
+from d3gnn.store.store import (
+    FORK,
+    OFFSETS,
+    OWNERS,
+    QUERY,
+    SETTINGS,
+    Store,
+    StoreDamaged,
+    StoreError,
+    StoreMismatch,
+)
 
 
 @dataclass(frozen=True)
@@ -112,8 +122,13 @@ class _noting:  # noqa: N801  # used like a function
 
 
 def _check_owner(store: Store, report: StoreReport) -> None:
-    with _noting(report, QUERY):
-        store.owner()
+    for path in (
+        QUERY,
+        FORK,
+        *(f"{folder}/{name}" for folder in (OWNERS, OFFSETS) for name in store.list(folder)),
+    ):
+        with _noting(report, path):
+            store.read_json(path)
 
 
 def _check_models(store: Store, report: StoreReport) -> None:

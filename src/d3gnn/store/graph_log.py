@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from d3gnn.events import EventBatch, GraphSchema
-from d3gnn.kernel.compaction import compact, without_deletes
+from d3gnn.kernel.compaction import compact, feature_means, without_deletes
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryFormat, EntryMeta
 from d3gnn.store.gaps import LogGap
@@ -20,6 +20,9 @@ from d3gnn.store.seal import Kind, Seal, digest_of
 from d3gnn.store.store import SETTINGS, STORE, Store, StoreDamaged, StoreError
 
 __all__ = ["GraphLog", "LogGap", "ReplayMismatch"]
+
+#: An entry without events.
+NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))
 
 
 class ReplayMismatch(StoreError):
@@ -110,6 +113,16 @@ class GraphLog:
         snapshot = without_deletes(self.snapshot(batch) or NO_ENTRY)
         names = [name for name in self.format.schema.names if name not in ("batch", "row")]
         return self.format.table(0, snapshot).select(names)
+
+    def feature_means(self, batch: int | None = None) -> dict[str, tuple[float, ...]]:
+        """The mean of each vertex feature after a batch (the newest, unless given), over the vertices that
+        have it: for `GraphSchema(missing=...)`. Features that no vertex has are left out.
+        """
+        return feature_means(self.snapshot(batch) or NO_ENTRY, GraphSchema(**self.store.settings["schema"]))
+
+    def batches(self, last: int) -> list[int]:
+        """The batches up to this one that have an entry."""
+        return [batch for batch in batches_in(self.store, LOG) if batch <= last]
 
     def compact(self, batch: int | None = None, *, forget_history: bool = False) -> None:
         """Write a snapshot of the graph after a batch (the newest, unless given): a rebuild begins there.
@@ -373,6 +386,3 @@ def open_store(path: str | os.PathLike[str]) -> Store:
     raise FileNotFoundError(
         f"{folder} is neither a checkpoint of a d3gnn pipeline nor the store of one: there is no {SETTINGS}"
     )
-
-
-NO_ENTRY = LogEntry(EventBatch.of([]), np.zeros(0, np.int32))

@@ -16,8 +16,9 @@ from d3gnn.store.names import (
     entry_path,
     snapshot_path,
 )
+from d3gnn.store.owners import Owners
 from d3gnn.store.spark_checkpoint import SparkCheckpoint
-from d3gnn.store.store import SETTINGS, Store, StoreDamaged, StoreError
+from d3gnn.store.store import FORK, OFFSETS, OWNERS, QUERY, SETTINGS, Store, StoreDamaged, StoreError
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,9 @@ class Repair:
     history: list[int] = field(default_factory=list)
     #: Other damaged files that are dropped.
     files: list[str] = field(default_factory=list)
-    #: The checkpoint that is set back to `keep`.
+    #: The checkpoint that is set back to `keep`, and the log's number of its batch 0.
     checkpoint: SparkCheckpoint | None = None
+    offset: int = 0
 
     @property
     def is_needed(self) -> bool:
@@ -50,7 +52,7 @@ class Repair:
             )
         if self.checkpoint is not None:
             steps.append(
-                f"set the checkpoint {self.checkpoint.path} back to batch {self.keep}: Spark reads "
+                f"set the checkpoint {self.checkpoint.path} back to batch {self.keep - self.offset}: Spark reads "
                 "the events after it again"
             )
         if self.history:
@@ -63,7 +65,7 @@ class Repair:
     def apply(self) -> None:
         """Do it. After an interruption, plan again: nothing is half done that a check does not see."""
         if self.checkpoint is not None:
-            self.checkpoint.set_back(self.keep)
+            self.checkpoint.set_back(self.keep - self.offset)
         if self.dropped:
             for batch in batches_in(self.store, DEAD_LETTERS):
                 if batch > self.keep:
@@ -83,8 +85,12 @@ def plan_repair(
     Raises `StoreError` where nothing can be saved.
     """
     for damage in report.damages:
-        if damage.path == SETTINGS:
-            raise StoreDamaged(f"{damage.problem} {SETTINGS} cannot be repaired.")
+        # Without its owners, a store does not know which entries belong to which checkpoint.
+        owns = damage.path.split("/")[0] in (OWNERS, OFFSETS) or (
+            damage.path == QUERY and (store.exists(FORK) or store.list(OWNERS))
+        )
+        if damage.path == SETTINGS or owns:
+            raise StoreDamaged(f"{damage.problem} {damage.path} cannot be repaired.")
     keep = report.intact(last_batch)
     if keep is None or (keep < 0 and report.last >= 0):
         raise StoreError(
@@ -104,7 +110,9 @@ def plan_repair(
     for damage in report.damages:
         if damage.path not in handled and not (damage.batch is not None and damage.batch > keep):
             files.append(damage.path)
-    set_back = checkpoint if checkpoint is not None and checkpoint.is_after(keep) else None
+    owner = None if QUERY in files else Owners(store, GraphLog(store)).newest()
+    offset = 0 if owner is None else owner.offset
+    set_back = checkpoint if checkpoint is not None and checkpoint.is_after(keep - offset) else None
     if set_back is not None:
-        set_back.check_set_back(keep)
-    return Repair(store, keep, dropped, history, sorted(set(files)), set_back)
+        set_back.check_set_back(keep - offset)
+    return Repair(store, keep, dropped, history, sorted(set(files)), set_back, offset)

@@ -20,7 +20,10 @@ from d3gnn.private import open_private, private_folder, read_private, resolved
 from d3gnn.store.sealed_json import from_json, to_json
 
 __all__ = [
+    "FORK",
     "LAYOUT",
+    "OFFSETS",
+    "OWNERS",
     "QUERY",
     "SETTINGS",
     "STORE",
@@ -37,7 +40,11 @@ LAYOUT = 3
 #: The folder of the store under a checkpoint, unless one is given.
 STORE = "graph"
 SETTINGS = "settings.json"
-QUERY = "query.json"
+#: In a store that is a fork: where its graph comes from.
+FORK = "fork.json"
+
+#: The first streaming query that owned the store; a folder of those that took it over.
+QUERY, OWNERS, OFFSETS = "query.json", "owners", "offsets"
 
 _TEMPORARY, _ID = ".tmp", "id"
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -97,7 +104,6 @@ class Store:
         self._given = filesystem
         self._fs, self._root = _open(self.uri) if filesystem is None else (filesystem, self.uri.rstrip("/"))
         self._local = Path(self._root) if isinstance(self._fs, fs.LocalFileSystem) else None
-        self._bound: str | None = None
         self._settings: dict[str, Any] | None = None
         self._id = ""
 
@@ -167,6 +173,19 @@ class Store:
         except FileNotFoundError:
             return None
 
+    def read_json(self, path: str) -> dict[str, Any] | None:
+        """The content of a JSON file with a checksum; None if there is no such file."""
+        text = self.read(path)
+        if text is None:
+            return None
+        try:
+            content = from_json(text, unsealed=path == SETTINGS)
+            if path == SETTINGS and content.get("layout") == LAYOUT:  # older layouts had no checksums
+                content = from_json(text)
+        except ValueError as error:  # also of bytes that are no text
+            raise StoreDamaged.of(path, self.uri, error) from error
+        return content
+
     def read_own(self, path: str) -> bytes | None:
         """The content of a file, which must be a regular one of this user where files have owners."""
         if self._local is None:
@@ -201,6 +220,12 @@ class Store:
         with suppress(FileNotFoundError):
             self._fs.delete_file(self._at(path))
 
+    def sweep(self) -> None:
+        """Delete the temporary files of processes that were killed while writing."""
+        for info in self._files(_TEMPORARY):
+            if info.mtime is not None and info.mtime.timestamp() < time.time() - _LEFTOVER_SECONDS:
+                self.delete(f"{_TEMPORARY}/{info.base_name}")
+
     # ------------------------------------------------------------------ owner and settings
 
     def check_owner(self) -> None:
@@ -210,27 +235,11 @@ class Store:
         if self._local is not None:
             private_folder(self._local)
 
-    def bind(self, query_id: str) -> None:
-        """Make this streaming query the owner, or check that it is; raises `StoreInUse` for another one."""
-        if self._bound == query_id:
-            return
-        if not self.exists(QUERY):
-            self.create(QUERY, to_json({"query": query_id}))
-        self.check_owner()
-        owner = self._json(QUERY)["query"]
-        if owner != query_id:
-            raise StoreInUse(
-                f"the store {self.uri} belongs to the streaming query {owner}, so query {query_id} cannot "
-                f"use it: two queries would mix their graphs. To go on where {owner} left off, start with "
-                "its checkpoint. For a new query, name another store (name= or store=), or delete the folder "
-                "if that graph is no longer wanted."
-            )
-        self._bound = query_id
-        self._sweep()
-
     def owner(self) -> str:
-        """The streaming query that the store belongs to; empty before the first one."""
-        return str(self._json(QUERY)["query"]) if self.exists(QUERY) else ""
+        """The streaming query that the store belongs to; empty before the first one. See `Owners`."""
+        names = self.list(OWNERS)
+        found = self.read_json(f"{OWNERS}/{names[-1]}" if names else QUERY)
+        return "" if found is None else str(found["query"])
 
     def fix(self, settings: Mapping[str, Any]) -> None:
         """Write the settings that are fixed for the life of the store; raises `StoreMismatch` for other ones.
@@ -242,16 +251,29 @@ class Store:
         here: dict[str, Any] = json.loads(json.dumps({"layout": LAYOUT, **settings}))
         if not self.exists(SETTINGS):
             if self.list("log") or self.list("snapshots"):
-                raise StoreDamaged.of(SETTINGS, self.uri, "it is missing, but the store has a graph log")
-            self.create(SETTINGS, to_json({**here, _ID: uuid.uuid4().hex}))
+                raise StoreDamaged.of(
+                    SETTINGS,
+                    self.uri,
+                    "it is missing, but the store has a graph log. If `d3gnn fork` was interrupted while it "
+                    "wrote this store, delete the folder and fork again",
+                )
+            self.write_settings(settings)
         stored = self._read_settings()
         if different := "; ".join(_differences(stored, here)):
             raise StoreMismatch(
                 f"the store {self.uri} was created with other settings: {different}. Run with the store's "
-                "settings; or name another store (name= or store=) and a new checkpoint, and read the events "
-                "from the start."
+                "settings; or write a new store with these from its graph (StreamingGNN.fork, d3gnn fork) "
+                "and start with a new checkpoint. For another graph, name another store (name= or store=)."
             )
         self._settings = stored
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        """Write the settings of a store that has none."""
+        self.create(SETTINGS, to_json({"layout": LAYOUT, **settings, _ID: self._id or uuid.uuid4().hex}))
+
+    def assume(self, settings: Mapping[str, Any]) -> None:
+        """Take these for the settings, in this process, until they are written."""
+        self._settings, self._id = {"layout": LAYOUT, **settings}, uuid.uuid4().hex
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -283,17 +305,11 @@ class Store:
         return f"{self._root}/{path}"
 
     def _json(self, path: str) -> dict[str, Any]:
-        text = self.read(path)
-        if text is None:
+        content = self.read_json(path)
+        if content is None:
             raise StoreError(
                 f"there is no {path} in {self.uri}: no pipeline has used this folder as its store"
             )
-        try:
-            content = from_json(text, unsealed=path == SETTINGS)
-            if path == SETTINGS and content.get("layout") == LAYOUT:  # older layouts had no checksums
-                content = from_json(text)
-        except ValueError as error:  # also of bytes that are no text
-            raise StoreDamaged.of(path, self.uri, error) from error
         return content
 
     def _create_by_link(self, final: Path, temporary: Path, data: Sequence[Data]) -> bool:
@@ -341,12 +357,6 @@ class Store:
         for info in self._fs.get_file_info(fs.FileSelector(self._at(folder), allow_not_found=True)):
             if info.type == fs.FileType.File:
                 yield info
-
-    def _sweep(self) -> None:
-        """Delete the temporary files of processes that were killed while writing."""
-        for info in self._files(_TEMPORARY):
-            if info.mtime is not None and info.mtime.timestamp() < time.time() - _LEFTOVER_SECONDS:
-                self.delete(f"{_TEMPORARY}/{info.base_name}")
 
 
 def _open(uri: str) -> tuple[fs.FileSystem, str]:

@@ -92,6 +92,8 @@ class OracleChecker:
             assert error <= self.tolerance, f"embeddings of the engine differ by {error:.2e}"
             error = relative_error(np.stack([self.table[id] for id in ids]), want)
             assert error <= self.tolerance, f"embeddings of the newest rows differ by {error:.2e}"
+        counts = self.engine.partition.lacking, len(self.engine)
+        assert counts == (self.oracle.lacking, len(self.oracle.vertices)), "vertices that lack a feature"
         keys, labels = self.engine.partition.labels()
         got = {id: tuple(label) for id, label in zip(keys.to_list(), labels.tolist(), strict=True)}
         assert got == self.oracle.labels | self.oracle.parked_labels

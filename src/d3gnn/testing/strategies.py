@@ -62,6 +62,7 @@ _HALVES = st.integers(-4, 4)
 _KEYS = st.integers(0, 1)
 _TIMES = st.integers(-5, 5)
 _ORDER = st.sampled_from([None, 0, 1, 2])
+_MISSING: st.SearchStrategy[Any] = st.sampled_from([None, "zero", "hash", {"x": 0.5}])
 
 
 #: Lifetimes are short, and some are those of half of the events' times.
@@ -120,6 +121,7 @@ def schemas(
         edge_features=on_edges,
         label_width=draw(st.integers(1, 2)),
         tombstones=draw(st.sampled_from([None, None, 1, 3])),
+        missing=draw(_MISSING),
         **(draw(_LIFETIMES) if expiry else {}),
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import typer
 
 from d3gnn.cli.console import error_console, print_json, status, user_mistakes
-from d3gnn.cli.options import Json, Partitioner, PartitionerName, Parts
+from d3gnn.cli.missing import parse_missing
+from d3gnn.cli.options import Json, Partitioner, PartitionerName, Parts, named_widths
 from d3gnn.cli.run import options as o
 from d3gnn.cli.windows import ClockName, ClockOption, WindowOption, parse_windows
 
@@ -46,6 +47,7 @@ def run(
     vertex_ttl: o.VertexTtl = None,
     max_abs: o.MaxAbs = None,
     max_ahead: o.MaxAhead = None,
+    missing: o.Missing = None,
     model: o.Model = None,
     widths: o.Widths = None,
     aggregator: o.Aggregator = None,
@@ -87,8 +89,9 @@ def run(
     with user_mistakes(), status(console, "loading ..."):
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
+        from d3gnn.cli.run.missing import missing_features
         from d3gnn.cli.run.recall import recall_or_look
-        from d3gnn.cli.run.settings import declared, graph_schema, limits_of, make_alerts, make_model
+        from d3gnn.cli.run.settings import graph_schema, limits_of, make_alerts, make_model, with_stored
 
         inputs = Inputs.of(
             input, edges, features, labels,
@@ -100,15 +103,21 @@ def run(
         )  # fmt: skip
         inputs.check(follow, batch_files, every)
         memory, again = recall_or_look(inputs, output, checkpoint)
-        declared_widths = (
-            declared("--vertex-features", vertex_features),
-            declared("--edge-features", edge_features),
+        rule, widths_of_vertices = with_stored(
+            parse_missing(missing), named_widths("--vertex-features", vertex_features), checkpoint
         )
+        widths_of_edges = named_widths("--edge-features", edge_features)
         mode = edges_mode.value if edges_mode else None
-        limits = limits_of(max_abs, max_ahead)
-        lifetimes = {"ttl": ttl, "vertex_ttl": vertex_ttl}
         schema = graph_schema(
-            memory.found, mode, undirected, *declared_widths, label_width, limits=limits, lifetimes=lifetimes
+            memory.found,
+            mode,
+            undirected,
+            widths_of_vertices,
+            widths_of_edges,
+            label_width,
+            rule,
+            limits=limits_of(max_abs, max_ahead),
+            lifetimes={"ttl": ttl, "vertex_ttl": vertex_ttl},
         )
         gnn = make_model(model, widths, aggregator and aggregator.value, seed, schema, memory.found)
         job = Job.plan(
@@ -123,6 +132,8 @@ def run(
     if windows := job.windows():
         console.print(windows, soft_wrap=True, markup=False)
     result = job.run(console)
+    if warning := missing_features(result.totals, trained=model is not None, rule=job.gnn.schema.rule):
+        console.print(warning, soft_wrap=True, markup=False)
     if as_json:
         print_json(result.to_dict())
     else:

@@ -122,5 +122,6 @@ class Display:
             ("lag", span(last.lag) if last and last.lag is not None else ""),
             ("dead letters", f"{totals.dead.total():,}"),
             ("files unread", f"{backlog.pending:,} of {backlog.total:,}"),
+            *([("lack a feature", f"{totals.lacking:,}"), ("", "")] if totals.lacking else []),
             *([("restarts", f"{restarted}"), ("", "")] if restarted else []),
         ]

@@ -75,6 +75,8 @@ class Result:
             "tombstones": totals.tombstones,
             "late": totals.late,
             "pending": self.pending,
+            "vertices": totals.vertices,
+            "lacking": totals.lacking,
             "dead_letters": totals.dead.total(),
             "dead_letter_reasons": dict(totals.dead),
             "seconds": round(self.seconds, 3),

@@ -137,6 +137,15 @@ VertexFeatures = Annotated[
     _option(_GRAPH, "NAME=N,...", "Vertex features and widths. Default: x, as wide as the model's input."),
 ]
 EdgeFeatures = Annotated[str | None, _option(_GRAPH, "NAME=N,...", "Edge features and their widths.")]
+Missing = Annotated[
+    str | None,
+    _option(
+        _GRAPH,
+        "RULE",
+        "Input of vertices without a feature: zero, hash of the id, or numbers as in x=0.5. Default: zero if "
+        "there are features.",
+    ),
+]
 LabelWidth = Annotated[int | None, _option(_GRAPH, "N", "Numbers in a label. Default: as in --labels.")]
 Ttl = Annotated[
     str | None,

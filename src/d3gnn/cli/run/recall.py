@@ -10,6 +10,7 @@ from typing import Any
 
 from d3gnn.cli.run.inputs import Inputs
 from d3gnn.sources.files import Files, Found
+from d3gnn.store.store import FORK
 
 #: The key of the graph's schema in the metadata of a Parquet file.
 SCHEMA_KEY = b"d3gnn.schema"
@@ -33,7 +34,9 @@ class Memory:
             read = json.loads(path.read_text())
             found = {name: _found(**of) for name, of in read["inputs"].items()}
             return Memory(read["options"], read["output"], found)
-        if (checkpoint / "metadata").exists() or (checkpoint / "graph").exists():
+        # A store that no query has used is a fork.
+        used = (checkpoint / "graph").exists() and not (checkpoint / "graph" / FORK).exists()
+        if (checkpoint / "metadata").exists() or used:
             raise ValueError(
                 f"--checkpoint {checkpoint} belongs to a query that `d3gnn run` did not start; "
                 "give another folder"

@@ -12,6 +12,7 @@ from d3gnn.cli.run.recall import SCHEMA_KEY
 from d3gnn.events import EdgeMode, GraphSchema
 from d3gnn.sources import EdgeListError
 from d3gnn.sources.files import Found
+from d3gnn.store.store import SETTINGS, STORE, Store
 
 if TYPE_CHECKING:
     from d3gnn.kernel.alerts import Alerts
@@ -28,15 +29,21 @@ def graph_schema(
     features: Mapping[str, int],
     edge_features: Mapping[str, int],
     label_width: int | None,
+    missing: Any,
     *,
     limits: Mapping[str, Any],
     lifetimes: Mapping[str, str | None],
 ) -> GraphSchema:
     """From the options; what they leave open, from the metadata of a Parquet file and the values found."""
+    if missing == "mean":
+        raise ValueError("--missing mean is for d3gnn fork, which has a graph to take the mean of")
     schema = _schema_of_files(found)
     if edges is None and schema.edges == "simple" and any("key" in of.files.roles for of in found.values()):
         edges = "keyed"
     in_labels = found["labels"].width if "labels" in found else 0
+    if missing is None:
+        has_values = any(of.width for name, of in found.items() if name != "labels")
+        missing = schema.missing or ("zero" if features or schema.features or has_values else None)
     return replace(
         schema,
         edges=cast(EdgeMode, edges) if edges else schema.edges,
@@ -46,6 +53,7 @@ def graph_schema(
         label_width=label_width or in_labels or schema.label_width,
         ttl=lifetimes["ttl"] or schema.ttl,
         vertex_ttl=lifetimes["vertex_ttl"] or schema.vertex_ttl,
+        missing=missing,
         **limits,
     )
 
@@ -54,6 +62,18 @@ def limits_of(max_abs: float | None, max_ahead: str | None) -> dict[str, Any]:
     """The limits of the schema that the options set."""
     given = {"max_abs": max_abs, "max_ahead": max_ahead}
     return {name: None if limit == "none" else limit for name, limit in given.items() if limit is not None}
+
+
+def with_stored(missing: Any, features: Mapping[str, int], checkpoint: Path) -> tuple[Any, Mapping[str, int]]:
+    """The rule for missing features, from the option or else from the store in a checkpoint; and the vertex
+    features, which come from the store as well if the rule has numbers for them.
+    """
+    store = Store(checkpoint / STORE)
+    if missing is not None or not store.exists(SETTINGS):
+        return missing, features
+    stored = store.settings["schema"]
+    rule = stored["missing"]
+    return rule, features or (stored["features"] if isinstance(rule, Mapping) else features)
 
 
 def _schema_of_files(found: Mapping[str, Found]) -> GraphSchema:
@@ -102,15 +122,6 @@ def _widths(text: str) -> list[int]:
         return [int(width) for width in text.split(",")]
     except ValueError:
         raise ValueError(f"--widths {text}: must be integers separated by commas, as in 16,64,32") from None
-
-
-def declared(option: str, text: str | None) -> dict[str, int]:
-    """Names and widths from `x=8,risk=1`."""
-    try:
-        pairs = [item.split("=") for item in text.split(",")] if text else []
-        return {name.strip(): int(width) for name, width in pairs}
-    except ValueError:
-        raise ValueError(f"{option} {text}: must be names and widths, as in x=8,risk=1") from None
 
 
 def make_alerts(threshold: float | None, classes: str | None, changed_class: bool) -> Alerts | None:

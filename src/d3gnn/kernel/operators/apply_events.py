@@ -37,6 +37,7 @@ from d3gnn.kernel.operators.decisions import (
     named,
 )
 from d3gnn.kernel.operators.encode_events import Events, has_value
+from d3gnn.kernel.operators.features import drop_features, take_feature, without_features
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
     DELETED,
@@ -133,8 +134,7 @@ def _new_vertex(code: int, i: int, events: Events, rules: Rules, graph: Graph, o
     graph.placement.vertex[v, CODE] = code
     graph.placement.vertex[v, FIRST_REPLICA] = 0
     graph.placement.vertex[v, DEGREE] = 0
-    for f in range(graph.feature_known.shape[1]):
-        graph.feature_known[v, f] = 0
+    without_features(v, graph)
     out.vertices.event[add_entry(out.counts, N_VERTICES)] = i
     start_vertex(v, i, code, events, rules, graph)
     if graph.label_state[code] == PRESENT:  # parked until now
@@ -176,10 +176,8 @@ def _vertex_event(
     elif events.element[i] == _VERTEX and not has_value(i, events):
         return _APPLIED if prolong_vertex(v, i, events, rules, graph) else _REPEATED
     f = events.feature[i]
-    if graph.feature_known[v, f] and events.time[i] < graph.feature_time[v, f]:
+    if not take_feature(v, f, events.time[i], op == _DELETE, graph):
         return _LATE
-    graph.feature_known[v, f] = 1
-    graph.feature_time[v, f] = events.time[i]
     prolong_vertex(v, i, events, rules, graph)
     n = add_entry(out.counts, N_FEATURES)
     out.features.vertex[n], out.features.event[n] = v, i
@@ -190,6 +188,7 @@ def _vertex_event(
 def delete_vertex(v: int, code: int, i: int, graph: Graph, out: Decisions, first_vertex: int) -> None:
     graph.live[code] = 0
     graph.label_state[code] = 0
+    drop_features(v, graph)
     if v < first_vertex:
         n = add_entry(out.counts, N_VERTEX_DELETES)
         out.vertex_deletes.vertex[n], out.vertex_deletes.event[n] = v, i

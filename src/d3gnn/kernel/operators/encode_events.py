@@ -59,7 +59,13 @@ class EventEncoder:
         self._ids.keys.type_code, self._key_type[0] = types
 
     def encode(
-        self, batch: EventBatch, status: Small, feature: Small, replay: Ints32 | None, plain: bool
+        self,
+        batch: EventBatch,
+        status: Small,
+        feature: Small,
+        replay: Ints32 | None,
+        plain: bool,
+        logged: bool,
     ) -> Events:
         """Encode a batch. Sets `status` of events whose id or key has the wrong type.
 
@@ -67,7 +73,7 @@ class EventEncoder:
         """
         codes = self._intern_plain(batch.src, batch.dst) if plain else None
         if codes is None:
-            codes = self._intern_both(batch, status, replay is not None)
+            codes = self._intern_both(batch, status, logged)
         key = np.zeros(len(batch), np.int64)
         if batch.key is not None and self._has_keys:
             key = self._key_numbers(batch.key, batch, status)
@@ -75,7 +81,7 @@ class EventEncoder:
         return Events(
             batch.op, batch.element, *codes, key, feature, batch.time,
             _NO_VALUES if values is None else values, _NO_OFFSETS if offsets is None else offsets,
-            _NO_PARTS if replay is None else replay, replay is not None,
+            _NO_PARTS if replay is None else replay, logged,
             _NO_TTL if batch.ttl is None else batch.ttl,
         )  # fmt: skip
 

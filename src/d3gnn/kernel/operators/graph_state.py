@@ -16,11 +16,12 @@ from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, VERTEX_FIELDS, Placement, Settings
 from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
 
-#: State of a label or an edge feature; 0 before the first one. The time of a deleted one is kept, since older
+#: State of a label or a feature; 0 before the first one. The time of a deleted one is kept, since older
 #: events must stay late.
 DELETED, PRESENT = 1, 2
-#: Places in `Graph.counters`: vertices and replicas created since the last rebuild.
-VERTEX_COUNT, REPLICA_COUNT = 0, 1
+#: Places in `Graph.counters`: vertices and replicas created since the last rebuild; vertices that exist, and
+#: those of them that lack a feature.
+VERTEX_COUNT, REPLICA_COUNT, LIVE_COUNT, LACKING_COUNT = range(4)
 
 
 #: Values of `Rules.mode`; keyed edges are simple ones with a key.
@@ -49,9 +50,9 @@ class Graph(NamedTuple):
     label_time: Ints
     label: Floats
     feature_time: Ints  # by vertex
-    feature_known: Bytes
+    feature_known: Bytes  # 0, DELETED or PRESENT
     parts: Ints  # [NEXT_ROW ... LOAD, part]
-    counters: Ints  # [VERTEX_COUNT, REPLICA_COUNT]
+    counters: Ints  # [VERTEX_COUNT ... LACKING_COUNT]
     deleted: Hashes  # by code: stamp of its newest delete (`vertex_deletes`); empty before the first one
     newest_delete: Hashes  # [1]: the newest of them
     vertex_expiry: Ints  # by vertex: VERTEX_COLUMNS of the expiry wheel; without columns if none expires
@@ -68,7 +69,7 @@ class GraphState:
 
     def __init__(self, part_state: PartState, schema: GraphSchema, parts: int) -> None:
         self.part_state = part_state
-        self.counters = part_state.counters("graph", 2)
+        self.counters = part_state.counters("graph", LACKING_COUNT + 1)
         self.ids = IdTable(part_state, "id")
         width = sum(schema.edge_features.values())
         expiry = schema.expiry
@@ -106,7 +107,7 @@ class GraphState:
 
         `deletes` is whether the batch deletes vertices.
         """
-        vertices, replicas = self.counters.tolist()
+        vertices, replicas, *_ = self.counters.tolist()
         if len(self.ids) >= len(self._by_code[0].data):
             reserve_all(self._by_code, len(self.ids) + 1)
         if (deletes or len(self._deleted.data)) and len(self.ids) > len(self._deleted.data):

@@ -21,7 +21,7 @@ from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
 class InputVertex(Vertex):
     """Keeps x(0): the features of the schema side by side, and behind them what Edge 0 counts.
 
-    A vertex without a feature has its initial value there.
+    A vertex without a feature has there what the schema says (`GraphSchema.missing`).
     """
 
     def __init__(
@@ -43,21 +43,25 @@ class InputVertex(Vertex):
             self._combine = specialised(combine_into_rows, aggregator.steps_name, **aggregator.steps)
         self._total = np.empty(DEGREE_WIDTH)
         ends = np.cumsum([0, *schema.features.values()])
+        missing = schema.missing_values()
+        #: The input of a vertex without features; empty if it is a hash of the id.
+        self._missing = np.array(() if missing is None else missing, np.float32)
         self._feature_ends = np.stack([ends[:-1], ends[1:]], 1).astype(np.int64)
 
     def _settle(self, state: VertexState, vertices: Block) -> None:
         row, slot, seeds, time, arrival = vertices.columns[:5]
         rows = state.rows
         columns = (rows.slot, rows.unsent, rows.seed, rows.value)
-        _start(row, slot, seeds, time, arrival, self._features, *columns, state.touched)
+        _start(row, slot, seeds, time, arrival, self._features, self._missing, *columns, state.touched)
 
     def _receive(self, state: VertexState, found: list[list[Block]]) -> None:
         features = joined(found[FEATURES])
         if features is not None:
             row, feature, time, arrival, value = features.columns
             _take_features(
-                row, feature, value, self._features, self._feature_ends, state.rows.seed, state.rows.value
-            )
+                row, feature, value, self._features, self._missing, self._feature_ends, state.rows.seed,
+                state.rows.value,
+            )  # fmt: skip
             touch_all(state.touched, row, time, arrival)
         super()._receive(state, found)
 
@@ -72,23 +76,36 @@ class InputVertex(Vertex):
 
 
 @compiled
+def _fill_missing(seed: np.uint64, missing: Floats, row: Floats) -> None:
+    """The input of a vertex without features: given numbers, or else a hash of its id."""
+    if len(missing):
+        for k in range(len(row)):
+            row[k] = missing[k]
+    else:
+        fill_initial(seed, row)
+
+
+@compiled
 def _start(
-    which: Ints32, slots: Ints32, seeds: Hashes, time: Ints, arrival: Ints, width: int,
+    which: Ints32, slots: Ints32, seeds: Hashes, time: Ints, arrival: Ints, width: int, missing: Floats,
     slot: Ints32, unsent: Bytes, seed: Hashes, value: Floats, touched: Ints,
 ) -> None:  # fmt: skip
-    """New masters get their rows and initial values, in the first `width` numbers, and are touched."""
+    """New masters get their rows and the input of a vertex without features, in the first `width` numbers,
+    and are touched.
+    """
     take_rows(which, slots, slot, unsent)
     for i in range(len(which)):
         touch(touched, which[i], time[i], arrival[i])
         seed[which[i]] = seeds[i]
-        fill_initial(seeds[i], value[which[i], :width])
+        _fill_missing(seeds[i], missing, value[which[i], :width])
 
 
 @compiled
 def _take_features(
-    which: Ints32, feature: Ints32, given: Floats, width: int, ends: Ints, seed: Hashes, value: Floats
-) -> None:
-    """Write features into x(0), or the initial value where a feature was deleted, in order."""
+    which: Ints32, feature: Ints32, given: Floats, width: int, missing: Floats, ends: Ints, seed: Hashes,
+    value: Floats,
+) -> None:  # fmt: skip
+    """Write features into x(0), or what a vertex without it has where a feature was deleted, in order."""
     initial = np.empty(width, np.float32)
     for i in range(len(which)):
         row = which[i]
@@ -97,5 +114,5 @@ def _take_features(
             value[row, begin:end] = given[i, : end - begin]
         else:
             begin, end = ends[-1 - feature[i], 0], ends[-1 - feature[i], 1]
-            fill_initial(seed[row], initial)
+            _fill_missing(seed[row], missing, initial)
             value[row, begin:end] = initial[begin:end]

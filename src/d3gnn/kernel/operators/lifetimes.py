@@ -41,7 +41,7 @@ def _vertex_ttl_of(i: int, events: Events, rules: Rules) -> int:
 @inlined
 def edge_is_late(i: int, events: Events, rules: Rules, records: EdgeRecords) -> bool:
     """Whether the edge that an event creates would have expired already."""
-    if rules.ttl == 0 or len(events.part) > 0:  # a replay has only events that were in time
+    if rules.ttl == 0 or events.logged:  # a log has only events that were in time
         return False
     return bool(expires_at(events.time[i], _ttl_of(i, events, rules)) < get_watermark(records.wheel))
 
@@ -49,7 +49,7 @@ def edge_is_late(i: int, events: Events, rules: Rules, records: EdgeRecords) -> 
 @inlined
 def vertex_is_late(i: int, events: Events, rules: Rules, records: EdgeRecords) -> bool:
     """Whether the vertex that an event creates would have expired already."""
-    if rules.vertex_ttl == 0 or len(events.part) > 0:
+    if rules.vertex_ttl == 0 or events.logged:
         return False
     expires = expires_at(events.time[i], _vertex_ttl_of(i, events, rules))
     return bool(expires < get_watermark(records.wheel))

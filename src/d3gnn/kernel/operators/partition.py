@@ -23,7 +23,17 @@ from d3gnn.kernel.operators.decisions import DecisionRows, make_decisions
 from d3gnn.kernel.operators.encode_events import EventEncoder, is_plain
 from d3gnn.kernel.operators.expire import Expirer, with_deletes
 from d3gnn.kernel.operators.gather import gather_parts
-from d3gnn.kernel.operators.graph_state import APPEND, MULTI, PRESENT, SIMPLE, Graph, GraphState, Rules
+from d3gnn.kernel.operators.graph_state import (
+    APPEND,
+    LACKING_COUNT,
+    LIVE_COUNT,
+    MULTI,
+    PRESENT,
+    SIMPLE,
+    Graph,
+    GraphState,
+    Rules,
+)
 from d3gnn.kernel.operators.vertex_deletes import deletes_vertices
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner, partitioner
@@ -105,12 +115,17 @@ class Partition:
     @property
     def vertex_count(self) -> int:
         """Number of vertices that exist."""
-        return int(np.count_nonzero(self.graph().live[: len(self.ids)]))
+        return int(self._state.counters[LIVE_COUNT])
+
+    @property
+    def lacking(self) -> int:
+        """Number of vertices that lack a feature of the schema."""
+        return int(self._state.counters[LACKING_COUNT])
 
     @property
     def created(self) -> tuple[int, int]:
         """Number of vertices and replicas created since the last rebuild, deleted ones included."""
-        vertices, replicas = self._state.counters.tolist()
+        vertices, replicas, *_ = self._state.counters.tolist()
         return vertices, replicas
 
     @property
@@ -175,11 +190,14 @@ class Partition:
         self.part_state.reset()
         self.types, self.watermark = types, watermark
 
-    def process(self, batch: EventBatch, clock: int, replay: Ints32 | None = None) -> PartitionedBatch:
+    def process(
+        self, batch: EventBatch, clock: int, replay: Ints32 | None = None, *, keep_order: bool = False
+    ) -> PartitionedBatch:
         """Partition a batch. `clock` is the arrival of events that have none.
 
         With `replay`, the batch is a log entry: its events are valid and in order, and `replay` holds their
         parts. What expired is among its deletes, and the watermark is that of the entry: the host sets it.
+        With `keep_order`, it is a log entry, too, whose events are checked and placed again.
         """
         n, arrival = len(batch), _arrival(batch, clock)
         status, order = np.zeros(n, np.int8), None
@@ -193,19 +211,19 @@ class Partition:
                 status = check(batch, self.schema, arrival)
             queries = np.flatnonzero((batch.element == Element.QUERY) & (status == 0))
             status[queries] = Reason.NO_SUCH_VERTEX  # not applied; their status is set after the batch
-        if replay is None and not in_order:
+        if replay is None and not in_order and not keep_order:
             order = order_of(batch)
-        events = self._encoder.encode(batch, status, feature, replay, plain)
+        events = self._encoder.encode(batch, status, feature, replay, plain, replay is not None or keep_order)
         self._state.reserve(n, deletes=not plain and deletes_vertices(batch.op, batch.element))
         graph, placement = self._state.plain_views()
-        first_vertex, first_replica = self._state.counters.tolist()
+        first_vertex, first_replica, *_ = self._state.counters.tolist()
         decisions = make_decisions(n)
         all_applied = self._apply(
             np.arange(n) if order is None else order, tuple(events), self._rules, graph, placement,
             tuple(self._state.edges.views()), *decisions, status,
         )  # fmt: skip
         expired = None
-        if self._expirer is not None and replay is None:
+        if self._expirer is not None and replay is None and not keep_order:
             expired = self._expirer.expire(
                 batch.time, status, clock, events, arrival, decisions, first_vertex
             )
