@@ -100,7 +100,7 @@ def test_a_delete_is_forgotten_after_a_delete_that_is_later_by_more_than_the_bou
     assert results(checked, vertex(0, time=99), vertex(1, time=99)) == ["APPLIED", "LATE"]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_streams_with_rebuilds_equal_the_oracle(data: st.DataObject) -> None:
     schema = data.draw(schemas(), "schema")

@@ -23,7 +23,7 @@ from d3gnn.runtime.liveness import PipelineRunning, mark_running
 from d3gnn.store.dead_letters import put_dead_letters
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.erasure import erase_from_dead_letters, erase_from_log, erasures, search_store
-from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.graph_log import GraphLog, LogGap
 from d3gnn.store.named_ids import NamedIds
 from d3gnn.store.store import Store
 from d3gnn.testing import event_batches, schemas
@@ -114,6 +114,8 @@ def test_no_file_names_an_erased_vertex(tmp_path: Path) -> None:
     assert again.meta(3) == meta
     again.same_input(meta, EventBatch.of(STREAM[3]))  # type: ignore[arg-type]
     again.check_next(4)
+    with pytest.raises(LogGap, match="has no entry for batch 0, but it comes next"):
+        again.check_next(0)  # of a checkpoint from before
 
 
 def test_deletes_of_other_vertices_stay_and_those_of_erased_ones_do_not(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from d3gnn.events.check import check, order
 from d3gnn.events.keys import Keys, keys_of
 from d3gnn.kernel.hashing import initial_values
 from d3gnn.oracle.changes import LABEL, Change, Value, columns_of
+from d3gnn.oracle.deletes import Deletes
 from d3gnn.oracle.lifetimes import Lifetimes
 from d3gnn.types import Floats, Ints
 
@@ -57,8 +58,7 @@ class Oracle:
         self._edge_features: dict[tuple[EdgeName, int], Timed] = {}
         #: Edges at each vertex; a dictionary keeps their order.
         self._incident: dict[Key, dict[EdgeName, None]] = {}
-        #: The newest time at which each vertex was deleted.
-        self._deleted_at: dict[Key, int] = {}
+        self._deletes = Deletes(schema.keep_deletes)
         #: Labels by id; a label may arrive before its vertex.
         self._labels: dict[Key, Timed] = {}
         self._lifetimes: Lifetimes[EdgeName, Key] = Lifetimes(schema.expiry, frozen=replays)
@@ -222,22 +222,10 @@ class Oracle:
         for id in self._lifetimes.expired_vertices():
             self._remove_vertex(id)
 
-    def _is_late(self, change: Change, *ids: Key) -> bool:
-        """Whether one of these vertices was deleted at a later time; unless that is forgotten, since a vertex
-        was deleted so much later still.
-        """
-        for id in ids:
-            deleted_at = self._deleted_at.get(id)
-            if deleted_at is not None and change.time < deleted_at:
-                bound = self.schema.keep_deletes
-                if bound < 0 or max(self._deleted_at.values()) - deleted_at <= bound:
-                    return True
-        return False
-
     def _create_vertex(self, change: Change) -> Reason:
         if change.value is not None:
             return self._set_feature(change)
-        if self._is_late(change, change.src):
+        if self._deletes.are_newer(change.time, change.src):
             return Reason.LATE
         end = self._lifetimes.vertex_end(change.time, change.ttl)
         if change.src in self._features:
@@ -249,7 +237,7 @@ class Oracle:
         return Reason.APPLIED
 
     def _set_feature(self, change: Change) -> Reason:
-        if self._is_late(change, change.src):
+        if self._deletes.are_newer(change.time, change.src):
             return Reason.LATE
         end = self._lifetimes.vertex_end(change.time, change.ttl)
         if change.src not in self._features:
@@ -261,7 +249,7 @@ class Oracle:
     def _set_existing_vertex(self, change: Change) -> Reason:
         if change.src not in self._features:
             return Reason.NO_SUCH_VERTEX
-        if self._is_late(change, change.src):
+        if self._deletes.are_newer(change.time, change.src):
             return Reason.LATE
         reason = _set(self._features[change.src], change)
         if reason is Reason.APPLIED:
@@ -274,7 +262,7 @@ class Oracle:
             return Reason.NO_SUCH_VERTEX
         self._remove_vertex(change.src)
         if change.ttl is None:  # of a log: not one that expired
-            self._deleted_at[change.src] = max(change.time, self._deleted_at.get(change.src, change.time))
+            self._deletes.add(change.src, change.time)
         return Reason.APPLIED
 
     def _remove_vertex(self, id: Key) -> None:
@@ -287,7 +275,7 @@ class Oracle:
         self._lifetimes.remove_vertex(id)
 
     def _create_edge(self, change: Change) -> Reason:
-        if self._is_late(change, change.src, change.dst):
+        if self._deletes.are_newer(change.time, change.src, change.dst):
             return Reason.LATE
         edge = self._edge_name(change.src, change.dst, change.key)
         copies = self._copies.get(edge, 0)
@@ -320,7 +308,7 @@ class Oracle:
         edge = self._edge_name(change.src, change.dst, change.key)
         if edge not in self._copies:
             return Reason.NO_SUCH_EDGE
-        if self._is_late(change, change.src, change.dst):
+        if self._deletes.are_newer(change.time, change.src, change.dst):
             return Reason.LATE
         newest = self._copies[edge] - 1
         reason = _set(self._edge_features.setdefault((edge, newest), {}), change)
@@ -352,7 +340,7 @@ class Oracle:
                 del self._incident[end][edge]
 
     def _set_label(self, change: Change) -> Reason:
-        if self._is_late(change, change.src):
+        if self._deletes.are_newer(change.time, change.src):
             return Reason.LATE
         reason = _set(self._labels.setdefault(change.src, {}), change)
         if reason is Reason.APPLIED and change.src in self._features:

@@ -122,11 +122,8 @@ class _noting:  # noqa: N801  # used like a function
 
 
 def _check_owner(store: Store, report: StoreReport) -> None:
-    for path in (
-        QUERY,
-        FORK,
-        *(f"{folder}/{name}" for folder in (OWNERS, OFFSETS) for name in store.list(folder)),
-    ):
+    paths = [f"{folder}/{name}" for folder in (OWNERS, OFFSETS) for name in store.list(folder)]
+    for path in (QUERY, FORK, *paths):
         with _noting(report, path):
             store.read_json(path)
 

@@ -246,6 +246,10 @@ class GraphLog:
 
     def check_next(self, batch: int) -> None:
         """Check that every batch before this one has its entry; raises `LogGap` if not."""
+        if batch == 0 and not self.store.exists(entry_path(0)) and self.last() is not None:
+            raise self._gap(
+                [0], "it comes next, and later batches have one: the checkpoint is older than that"
+            )
         if batch == 0 or self.store.exists(entry_path(batch - 1)):
             return
         last = self.last()

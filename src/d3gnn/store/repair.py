@@ -52,8 +52,8 @@ class Repair:
             )
         if self.checkpoint is not None:
             steps.append(
-                f"set the checkpoint {self.checkpoint.path} back to batch {self.keep - self.offset}: Spark reads "
-                "the events after it again"
+                f"set the checkpoint {self.checkpoint.path} back to batch {self.keep - self.offset}: "
+                "Spark reads the events after it again"
             )
         if self.history:
             steps.append(

@@ -1,0 +1,29 @@
+"""When vertices were deleted: older events of them are late."""
+
+from __future__ import annotations
+
+from d3gnn.events import Key
+
+
+class Deletes:
+    """The newest time at which each vertex was deleted.
+
+    A delete is forgotten once another vertex is deleted so much later as `bound` says; -1: never.
+    """
+
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._times: dict[Key, int] = {}
+
+    def add(self, id: Key, time: int) -> None:
+        """A vertex is deleted."""
+        self._times[id] = max(time, self._times.get(id, time))
+
+    def are_newer(self, time: int, *ids: Key) -> bool:
+        """Whether one of these vertices was deleted later than this, which is not forgotten."""
+        for id in ids:
+            deleted = self._times.get(id)
+            if deleted is not None and time < deleted:
+                if self._bound < 0 or max(self._times.values()) - deleted <= self._bound:
+                    return True
+        return False
