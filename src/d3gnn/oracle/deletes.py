@@ -21,9 +21,7 @@ class Deletes:
 
     def are_newer(self, time: int, *ids: Key) -> bool:
         """Whether one of these vertices was deleted later than this, which is not forgotten."""
-        for id in ids:
-            deleted = self._times.get(id)
-            if deleted is not None and time < deleted:
-                if self._bound < 0 or max(self._times.values()) - deleted <= self._bound:
-                    return True
-        return False
+        return any(id in self._times and time < self._times[id] and self._is_kept(id) for id in ids)
+
+    def _is_kept(self, id: Key) -> bool:
+        return self._bound < 0 or max(self._times.values()) - self._times[id] <= self._bound
