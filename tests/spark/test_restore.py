@@ -88,22 +88,19 @@ def test_an_older_checkpoint_and_a_damaged_log_are_repaired(spark: SparkSession,
 
 
 def test_damage_to_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark names the damaged file, or the events of the log are not applied again."""
-    original = PipelineRun(spark, tmp_path / "original", SCHEMA)
+    """Spark names the damaged file, or the log recognises the batches that come again."""
+    run = PipelineRun(spark, tmp_path / "run", SCHEMA)
     *batches, last = random_batches(SCHEMA, seed=4, n_batches=4, batch_size=40, n_vertices=20)
-    for batch in batches:
-        original.write(batch)
-        original.process_available()
-    original.write(last)
+    run.write(*batches)
+    run.process_available()
+    run.write(last)
+    shutil.copytree(run.folder, tmp_path / "backup")
     for seed in range(ROUNDS):
         dice = random.Random(seed)
-        folder = tmp_path / str(seed)
-        shutil.copytree(tmp_path / "original" / "in", folder / "in")
-        for name in ("store", "arrays", "checkpoint"):
-            shutil.copytree(tmp_path / "original" / name, folder / name)
-        run = PipelineRun(spark, folder, SCHEMA, name=original.gnn.name)
-        path = dice.choice([p for p in (folder / "checkpoint").glob("[oc]*/[0-9]*") if p.is_file()])
-        kind = dice.choice(["flip", "truncate", "delete"])
+        shutil.rmtree(run.folder)
+        shutil.copytree(tmp_path / "backup", run.folder)
+        paths = [path for path in run.checkpoint.glob("[oc]*/[0-9]*") if path.is_file()]
+        path, kind = dice.choice(sorted(paths)), ("flip", "truncate", "delete")[seed % 3]
         if kind == "delete":
             path.unlink()
         else:
@@ -116,7 +113,6 @@ def test_damage_to_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
         except Exception as failed:
             error = failed
         if error is None:
-            run.checker = original.checker
             run.check_state()
         else:
             named = f"{path.parent.name}/{path.name}"
