@@ -25,7 +25,7 @@ SCHEMA = GraphSchema(features={"x": 3})
 ROUNDS = 12 if "D3GNN_THOROUGH" in os.environ else 3
 
 
-def command(*arguments: str | Path, code: int = 0) -> str:
+def command(*arguments: str | int | Path, code: int = 0) -> str:
     result = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [str(a) for a in arguments])
     assert result.exit_code == code, result.output
     return result.output
