@@ -66,7 +66,7 @@ def test_the_exit_codes_of_verify(pipeline: InProcessPipeline, tmp_path: Path) -
     result = json.loads(run(*verify, "--deep", "--json", code=2).splitlines()[-1])
     assert (result["outcome"], result["exact"], result["intact"], result["batch"]) == ("damaged", False, 1, 3)
     assert [damage["path"] for damage in result["damaged"]] == [entry]
-    (pipeline.store / "settings.json").write_text("{}")
+    (pipeline.store / "settings.json").write_text("{")
     assert "settings.json" in run(*verify, code=2)
     assert "neither a checkpoint" in run("verify", "--checkpoint", tmp_path / "nothing", "--deep", code=2)
 
