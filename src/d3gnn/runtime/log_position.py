@@ -23,8 +23,11 @@ def write_position(state: PartState, digest: bytes) -> None:
 
 def is_of_log(state: PartState, log: GraphLog) -> bool:
     """Whether the batches that the state contains are those of the log. An empty state is of every log."""
-    applied = state.version[1] - 1
-    return applied < 0 or log.digest(applied) == state.counters(_NAME, _COUNT).tobytes()
+    applied, stamp = state.version[1] - 1, state.counters(_NAME, _COUNT).tobytes()
+    if applied < 0 or log.digest(applied) == stamp:
+        return True
+    log.look_again()  # another process may have written this entry anew
+    return log.digest(applied) == stamp
 
 
 def check_position(state: MappedPartState, log: GraphLog) -> None:
