@@ -500,11 +500,12 @@ from d3gnn.events import EventBatch
 from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.seal import Kind
 from d3gnn.store.store import Store
 me, root = int(sys.argv[1]), sys.argv[2]
 log = GraphLog(Store(root + "/store"))
 entry = LogEntry(EventBatch.edges(np.full(5000, me), np.arange(5000)), np.zeros(5000, np.int32))
-log.format.to_parquet(entry, EntryMeta(0, 0, 0))
+log.format.write(Kind.ENTRY, entry, EntryMeta(0, 0, 0), bytes(16))
 Path(root, f"ready-{me}").touch()
 while not Path(root, "go").exists():
     pass
