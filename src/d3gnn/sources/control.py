@@ -182,8 +182,8 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 def _end_with_query(number: int, frame: FrameType | None) -> None:
     """End this process, without a traceback, if its query has ended.
 
-    Java then sends SIGTERM and closes the process's input. A service manager sends it, too, but the query goes
-    on until the Python program stops it.
+    Java then sends SIGTERM and closes the process's input. A service manager sends it, too, but the query
+    goes on until the Python program stops it.
     """
     ready, _, _ = select.select([0], [], [], _GRACE)
     if ready and not os.read(0, 1):
