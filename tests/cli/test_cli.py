@@ -75,7 +75,9 @@ def test_help_says_how(command: tuple[str, ...]) -> None:
     assert f"Usage: d3gnn {' '.join(command)}".strip() in out
 
 
-@pytest.mark.parametrize("command", ["run", "verify", "repair", "clean", "fork", "forget", "demo", "generate"])
+@pytest.mark.parametrize(
+    "command", ["run", "verify", "repair", "clean", "fork", "forget", "demo", "generate"]
+)
 def test_the_documentation_has_all_options_and_no_others(command: str) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = re.split(r"^## ", text.split(f"## `d3gnn {command}`\n")[1], flags=re.MULTILINE)[0]

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import time
 from collections.abc import Iterator
+from types import FrameType
 from typing import IO, Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,6 +43,8 @@ SCHEMA = "kind string, number bigint"
 #: are listed less often.
 _REST = 20
 _LONGEST_REST = 1.0
+#: How long after a SIGTERM the input may be closed, in seconds.
+_GRACE = 1.0
 
 Offset = dict[str, Any]
 _Rows = Iterator[tuple[str, int]]
@@ -102,6 +107,8 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
     """
 
     def __init__(self, path: str, watched: WatchedPipeline | None = None) -> None:
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:  # in a process that Java has started
+            signal.signal(signal.SIGTERM, _end_with_query)
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
         self._watched = watched
         self._query, self._in_use = "", InUse("", "")
@@ -204,3 +211,14 @@ class _Clock:
         elapsed = max(0, self._read - before) if before else 0
         self._now = max(self._read, least, self._now + elapsed if self._read < self._now else 0)
         return self._now
+
+
+def _end_with_query(number: int, frame: FrameType | None) -> None:
+    """End this process, without a traceback, if its query has ended.
+
+    Java then sends SIGTERM and closes the process's input. A service manager sends it, too, but the query
+    goes on until the Python program stops it.
+    """
+    ready, _, _ = select.select([0], [], [], _GRACE)
+    if ready and not os.read(0, 1):
+        os._exit(0)
