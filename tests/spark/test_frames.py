@@ -242,7 +242,7 @@ def test_validate_agrees_with_check_on_every_combination(spark: SparkSession, sc
 
 
 @pytest.mark.parametrize("lifetimes", [{}, {"ttl": 5}, {"ttl": 5, "vertex_ttl": 5}], ids=len)
-def test_validate_agrees_with_check_on_lifetimes(spark: SparkSession, lifetimes: dict[str, int]) -> None:
+def test_validate_agrees_with_check_on_lifetimes(spark: SparkSession, lifetimes: dict[str, Any]) -> None:
     choices: list[list[Any]] = [
         ["create", "update", "delete", None], ["vertex", "edge", "edge_feature", "query", "hyperedge"],
         [None, -1, 0, 5],
