@@ -128,18 +128,18 @@ def test_all_columns_in_fixed_types(spark: SparkSession) -> None:
     fixed = {
         "op": "string", "element": "string", "src": "string", "dst": "string", "key": "bigint",
         "feature": "string", "value": "array<float>", "time": "bigint", "arrival": "bigint",
-        "partition": "bigint", "offset": "bigint",
+        "partition": "bigint", "offset": "bigint", "ttl": "bigint",
     }  # fmt: skip
     vertices = event_columns(spark.createDataFrame([("ann", 1)], "src string, extra int"))
     assert types(vertices) == fixed
-    assert rows(vertices) == [("create", "vertex", "ann", None, None, None, None, 0, None, None, None)]
+    assert rows(vertices) == [("create", "vertex", "ann", *[None] * 4, 0, *[None] * 4)]
     events = spark.sql(
         "select 's' as src, 'd' as dst, 'k' as key, array(1, 2) as value, 3S as time, null as arrival,"
-        " 1 as partition, 2Y as offset, null as feature, 'edge' as element, 'delete' as op"
+        " 1 as partition, 2Y as offset, 4 as ttl, null as feature, 'edge' as element, 'delete' as op"
     )
     assert types(event_columns(events)) == fixed | {"key": "string"}
     assert event_columns(events).columns == list(EVENT_COLUMNS)
-    assert rows(event_columns(events)) == [("delete", "edge", "s", "d", "k", None, [1.0, 2.0], 3, None, 1, 2)]
+    assert rows(event_columns(events)) == [("delete", "edge", "s", "d", "k", None, [1, 2], 3, None, 1, 2, 4)]
 
 
 def test_missing_and_mistyped_columns_are_named(spark: SparkSession) -> None:
@@ -238,7 +238,7 @@ def test_validate_agrees_with_check_on_every_combination(spark: SparkSession, sc
         Reason.NO_ANSWER,
     }
     seldom = {Reason.MISSING_KEY, Reason.UNEXPECTED_KEY, Reason.APPEND_ONLY}
-    seldom |= {Reason.ID_TOO_LONG, Reason.TOO_FAR_AHEAD, Reason.TOO_LARGE}
+    seldom |= {Reason.ID_TOO_LONG, Reason.TOO_FAR_AHEAD, Reason.TOO_LARGE, Reason.WRONG_TTL}
     assert set(Reason) - in_the_graph - seldom <= agrees(spark, [table], schema)
 
 
@@ -254,6 +254,18 @@ def test_validate_agrees_with_check_on_limits(spark: SparkSession) -> None:
     events.append(Event("create", "vertex", "a", long, time=0, arrival=0))
     found = agrees(spark, [as_table(events)], GraphSchema(features={"x": 1}, max_abs=1.0))
     assert found == {Reason.APPLIED, Reason.ID_TOO_LONG, Reason.TOO_FAR_AHEAD, Reason.TOO_LARGE}
+
+
+@pytest.mark.parametrize("lifetimes", [{}, {"ttl": 5}, {"ttl": 5, "vertex_ttl": 5}], ids=len)
+def test_validate_agrees_with_check_on_lifetimes(spark: SparkSession, lifetimes: dict[str, Any]) -> None:
+    choices: list[list[Any]] = [
+        ["create", "update", "delete", None], ["vertex", "edge", "edge_feature", "query", "hyperedge"],
+        [None, -1, 0, 5],
+    ]  # fmt: skip
+    op, element, ttl = zip(*product(*choices), strict=True)
+    ends = {"src": [1] * len(op), "dst": [2] * len(op)}
+    table = pa.table({"op": op, "element": element, **ends, "ttl": ttl})
+    assert Reason.WRONG_TTL in agrees(spark, [table], GraphSchema(**lifetimes))
 
 
 # ------------------------------------------------------------------ output tables
