@@ -136,8 +136,8 @@ class LocalEngine:
         """Process a batch of events; returns what it changed.
 
         clock:
-            The arrival, in microseconds, of events that have none; now, unless given. It never goes back: after
-            a smaller one, it counts on by what the next ones advance.
+            The arrival, in microseconds, of events that have none; now, unless given. It never goes back:
+            after a smaller one, it counts on by what the next ones advance.
         """
         clock = time.time_ns() // 1000 if clock is None else check_time(clock)
         return self._apply(EventBatch.of(events), clock)
