@@ -107,6 +107,19 @@ def run_all() -> None:
         checker = make_checker()
         for events in stream:
             checker.apply(events)
+    checker = make_checker(parts=1)
+    for events in large_messages():
+        checker.apply(events)
+
+
+def large_messages() -> Iterator[list[Event]]:
+    """Messages that are large, but not so large that their destination is recomputed after them."""
+    yield [*(feature(i, [7 / 3] * 3) for i in range(3)), edge(0, 2), edge(1, 2)]
+    rng = np.random.default_rng(1)
+    for n in range(1, 250):
+        large, small = rng.uniform(1500, 2000, 3).tolist(), rng.uniform(2, 3, 3).tolist()
+        yield [feature(0, large, time=n), feature(1, small, time=n)]
+    yield [feature(0, [1, 1, 1], time=250)]
 
 
 # ---------------------------------------------------------------------- mutations
