@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from d3gnn.kernel.operators import ChainSpec, Emit, OperatorConfig
 from d3gnn.kernel.windows import Clock, Windows, pair_of
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.plan import Plan, absolute, default_arrays, plugins_of
+from d3gnn.runtime.rollout import started_with
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
@@ -25,12 +27,17 @@ from d3gnn.spark.stages import (
     with_commands,
 )
 from d3gnn.spark.triggers import free_name, trigger_of
-from d3gnn.store.models import put_model
+from d3gnn.spark.worker_python import require_same_python
+from d3gnn.store.dead_letters import put_no_dead_letters
+from d3gnn.store.models import find_model, put_model
 from d3gnn.store.store import STORE, Store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+log = logging.getLogger("d3gnn")
 
 
 class StreamingGNN(PipelineCommands):
@@ -121,6 +128,7 @@ class StreamingGNN(PipelineCommands):
         return self._dataflow(events, self.store, read_whole=False)
 
     def _dataflow(self, events: DataFrame, store: str, read_whole: bool) -> DataFrame:
+        require_same_python(events.sparkSession)
         advise(events.sparkSession)
         events = in_event_format(events)
         id_type = dict(events.dtypes)["src"]
@@ -202,7 +210,14 @@ class StreamingGNN(PipelineCommands):
                 "keys": "string" if types.get("key") == "string" else "int",
             }
         )
-        path, version = put_model(settings, self.model)
+        put_no_dead_letters(settings)
+        _, given = put_model(settings, self.model)
+        deployed = started_with(settings, given, self.model, self.config)
+        if deployed.model != given:
+            log.warning(
+                "the pipeline %s goes on with version %d of its model, which was deployed after its start "
+                "with version %d; to go back, deploy(%d)", self.name, deployed.model, given, given,
+            )  # fmt: skip
         return Plan(
             name=self.name,
             store=uri,
@@ -210,8 +225,9 @@ class StreamingGNN(PipelineCommands):
             partitioner=self.partitioner,
             chain=ChainSpec.of(self.model),
             config=self.config,
-            model=path,
-            model_version=version,
+            model=find_model(settings, deployed.model).path,
+            model_version=deployed.model,
+            deployment=deployed.number,
             stop_on_dead_letter=self.on_dead_letter == "stop",
             plugins=plugins_of(self.model),
         )

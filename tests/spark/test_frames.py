@@ -246,6 +246,8 @@ def test_the_latest_row_of_each_id(spark: SparkSession, tmp_path: Path) -> None:
         spark.createDataFrame(written, schema).coalesce(1).write.mode("append").parquet(path)
     newest = latest(spark, path)
     assert newest.schema.simpleString() == spark.read.parquet(path).schema.simpleString()
+    plan = newest.where("id = 'a'")._jdf.queryExecution().executedPlan().toString()
+    assert "PushedFilters: [IsNotNull(id), EqualTo(id,a)]" in plan, "the filter does not reach the files"
     assert sorted(rows(newest)) == [("a", [2.0], 3, 3, 2, 1, False), ("b", [1.0], 2, 2, 1, 1, False)]
 
 

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from d3gnn.cli import bench
+from d3gnn.cli.compact_output import compact_output
 from d3gnn.cli.demo import demo
 from d3gnn.cli.generate import generate
 from d3gnn.cli.help import help_of
+from d3gnn.cli.models import models
 from d3gnn.cli.run import run
 from d3gnn.cli.verify import verify
 
@@ -23,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, generate, verify):
+for command in (demo, run, generate, verify, models, compact_output):
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 

@@ -30,11 +30,14 @@ class Plan:
     #: Folder of the mapped arrays, on each host.
     arrays: str
     partitioner: Partitioner
-    #: The chain, the settings of its operators, and the path and version of the model in the store.
+    #: The chain, the settings of its operators, and the path and version of the model in the store with which
+    #: the query starts.
     chain: ChainSpec
     config: OperatorConfig
     model: str
     model_version: int
+    #: The deployment that chose the model.
+    deployment: int = 0
     stop_on_dead_letter: bool = False
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
@@ -50,7 +53,7 @@ class Plan:
     @property
     def config_fingerprint(self) -> ConfigFingerprint:
         """The fingerprint of everything that state depends on beside the graph."""
-        return ConfigFingerprint.of(self.model_version, self.config.sending)
+        return ConfigFingerprint.of(self.model_version, self.config.sending, self.deployment)
 
     def register_plugins(self) -> None:
         """Register, in a worker, the classes that a pickled plan brought with it."""

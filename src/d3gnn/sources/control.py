@@ -146,13 +146,11 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         if not self._has_fingerprint:
             query = self._pipeline.owner()
-            if (
-                query
-                and ConfigFingerprint.peek(f"{watched.arrays}/{query}/partition/0")
-                != watched.config_fingerprint
-            ):
-                return True
-            self._has_fingerprint = bool(query)  # it does not change during a run
+            if query:
+                built_with = ConfigFingerprint.peek(f"{watched.arrays}/{query}/partition/0")
+                if built_with is None or not built_with.covers(watched.config_fingerprint):
+                    return True
+            self._has_fingerprint = bool(query)  # from now on, only commands change it
         if not watched.windowed:
             return False
         timers = read_timers(watched.arrays)

@@ -1,11 +1,15 @@
-"""Commands to a pipeline while it runs: refresh, drain, and how much is pending."""
+"""Commands to a pipeline while it runs: refresh, drain, another model, and how much is pending."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from d3gnn.nn.model import GNN
+from d3gnn.runtime.rollout import deploy
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
+from d3gnn.store.models import ModelVersion, list_models
+from d3gnn.store.store import Store
 
 
 class PipelineCommands(ABC):
@@ -22,6 +26,26 @@ class PipelineCommands(ABC):
     def drain(self) -> None:
         """Send everything that is pending in windows in the next batch."""
         command(f"{self._folders()[0]}/control", "drain")
+
+    def deploy(self, model: GNN | int | str, name: str | None = None) -> ModelVersion:
+        """Switch to another model without a stop; returns its version.
+
+        The next batch rebuilds all state with it, and emits every output again. Later starts with the same
+        `StreamingGNN` keep it.
+
+        model:
+            A new model, or a version that the store has, by its number or name: a rollback. A model that the
+            store has is the same version as before. It must have as many layers as the running one, the same
+            width of input and the same kind of head; hidden and output widths, kinds of layers and weights
+            are free. `ModelMismatch` names what differs.
+        name:
+            Name of a new model, such as `june`; by default `v2` for version 2.
+        """
+        return deploy(Store(self._folders()[0]), model, name)
+
+    def models(self) -> list[ModelVersion]:
+        """All versions of the model, from the first one on: `version`, `name` and `digest`."""
+        return list_models(Store(self._folders()[0]))
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""

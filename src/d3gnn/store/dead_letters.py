@@ -10,8 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, Reason
+from d3gnn.store.entry import KEY_TYPES
 from d3gnn.store.store import Store
 from d3gnn.types import Small
+
+_EMPTY = "dead_letters/empty.parquet"
 
 
 class DeadLetterFound(RuntimeError):
@@ -32,9 +35,18 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
     table = replace(events.take(dead), origin=None).to_arrow()
     table = table.append_column("reason", pa.array([Reason(int(reason)).text for reason in status[dead]]))
     table = table.append_column("batch", pa.array([batch] * len(dead), pa.int64()))
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer)
-    store.create(_path(batch), buffer.getvalue())
+    # All files have all columns: readers of the folder take the schema of any of them.
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(len(dead), field.type)
+        for field in _schema(store)
+    ]
+    _write(store, _path(batch), pa.table(columns, names=_schema(store).names))
+
+
+def put_no_dead_letters(store: Store) -> None:
+    """Write a file without rows, so that the folder can be read as a table before the first dead letter."""
+    if not store.exists(_EMPTY):
+        _write(store, _EMPTY, _schema(store).empty_table())
 
 
 def count_dead_letters(store: Store, batch: int) -> Counter[str]:
@@ -43,6 +55,33 @@ def count_dead_letters(store: Store, batch: int) -> Counter[str]:
         return Counter()
     with store.open_input(_path(batch)) as file:
         return Counter(pq.read_table(file, columns=["reason"])["reason"].to_pylist())
+
+
+def _schema(store: Store) -> pa.Schema:
+    ids, keys = (KEY_TYPES[store.settings[name]] for name in ("ids", "keys"))
+    return pa.schema(
+        {
+            "op": pa.string(),
+            "element": pa.string(),
+            "src": ids,
+            "dst": ids,
+            "key": keys,
+            "feature": pa.string(),
+            "value": pa.large_list(pa.float32()),
+            "time": pa.int64(),
+            "arrival": pa.int64(),
+            "partition": pa.int64(),
+            "offset": pa.int64(),
+            "reason": pa.string(),
+            "batch": pa.int64(),
+        }
+    )
+
+
+def _write(store: Store, path: str, table: pa.Table) -> None:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer)
+    store.create(path, buffer.getvalue())
 
 
 def _path(batch: int) -> str:

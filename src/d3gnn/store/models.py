@@ -2,26 +2,48 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from d3gnn.nn.model import GNN
 from d3gnn.store.store import Store
 
-_FOLDER = "models"
+_FOLDER, _SUFFIX = "models", ".safetensors"
+_NAME = re.compile(r"(?!\d+$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-def put_model(store: Store, model: GNN) -> tuple[str, int]:
-    """Write a model, unless it equals the newest one; returns its path in the store and its version."""
-    names = store.list(_FOLDER)
-    if names and _digest(names[-1]) == model.digest:
-        return f"{_FOLDER}/{names[-1]}", _version(names[-1])
-    version = _version(names[-1]) + 1 if names else 1
-    path = f"{_FOLDER}/{version:06d}-{model.digest}.safetensors"
-    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-        model.save(file.name)
-        store.create(path, Path(file.name).read_bytes())
-    return path, version
+class ModelVersion(NamedTuple):
+    """A version of the model of a store. The same model always is the same version."""
+
+    #: From 1, in the order in which models came to the store.
+    version: int
+    #: As it was deployed, or `v1`, `v2` and so on.
+    name: str
+    digest: str
+
+    @property
+    def path(self) -> str:
+        """The file of the model in the store."""
+        return f"{_FOLDER}/{self.version:06d}-{self.digest}{_SUFFIX}"
+
+
+def put_model(store: Store, model: GNN, name: str | None = None) -> tuple[str, int]:
+    """Write a model, unless the store has it; returns its path in the store and its version."""
+    versions = list_models(store)
+    found = next((each for each in versions if each.digest == model.digest), None)
+    made = found or ModelVersion(max((each.version for each in versions), default=0) + 1, "", model.digest)
+    if name is not None:
+        _check_name(name, made.version, versions)
+    if found is None:
+        with tempfile.NamedTemporaryFile(suffix=_SUFFIX) as file:
+            model.save(file.name)
+            store.create(made.path, Path(file.name).read_bytes())
+    if name is not None:
+        store.create(_name_path(made.version), json.dumps({"name": name}).encode())
+    return made.path, made.version
 
 
 def get_model(store: Store, path: str) -> GNN:
@@ -29,22 +51,49 @@ def get_model(store: Store, path: str) -> GNN:
     data = store.read(path)
     if data is None:
         raise FileNotFoundError(f"no model {path} in the store {store.uri}")
-    with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
+    with tempfile.NamedTemporaryFile(suffix=_SUFFIX) as file:
         Path(file.name).write_bytes(data)
         return GNN.load(file.name)
 
 
-def newest_model(store: Store) -> tuple[str, int]:
-    """Path and version of the newest model of a store."""
-    names = store.list(_FOLDER)
-    if not names:
-        raise FileNotFoundError(f"the store {store.uri} has no model: no pipeline has started on it")
-    return f"{_FOLDER}/{names[-1]}", _version(names[-1])
+def list_models(store: Store) -> list[ModelVersion]:
+    """All versions in a store, in order."""
+    files = store.list(_FOLDER)
+    found = []
+    for file in files:
+        if file.endswith(_SUFFIX):
+            version, _, digest = file.removesuffix(_SUFFIX).partition("-")
+            name = f"v{int(version)}"
+            if _name_path(int(version)).rpartition("/")[2] in files:
+                name = json.loads(store.read(_name_path(int(version))) or b"{}").get("name", name)
+            found.append(ModelVersion(int(version), name, digest))
+    return found
 
 
-def _version(name: str) -> int:
-    return int(name.split("-")[0])
+def find_model(store: Store, which: int | str) -> ModelVersion:
+    """A version by its number or its name; raises ValueError for another one."""
+    versions = list_models(store)
+    for each in versions:
+        if str(which) in (str(each.version), each.name):
+            return each
+    known = ", ".join(f"{each.version} ({each.name})" for each in versions) or "none"
+    raise ValueError(f"no model {which!r} in the store {store.uri}; it has {known}")
 
 
-def _digest(name: str) -> str:
-    return name.split("-")[1].removesuffix(".safetensors")
+def _check_name(name: str, version: int, versions: list[ModelVersion]) -> None:
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"name={name!r}: use up to 64 letters, digits, '.', '_' and '-', not digits alone, with a letter "
+            "or a digit first"
+        )
+    for each in versions:
+        if each.name == name and each.version != version:
+            raise ValueError(f"name={name!r} is the name of version {each.version}, another model")
+        if each.version == version and each.name not in (name, f"v{version}"):
+            raise ValueError(f"the model is version {version} of the store, with the name {each.name!r}")
+    if re.fullmatch(r"v\d+", name) and name != f"v{version}":
+        raise ValueError(f"name={name!r} stands for version {name[1:]}, but the model is version {version}")
+
+
+def _name_path(version: int) -> str:
+    return f"{_FOLDER}/{version:06d}.json"

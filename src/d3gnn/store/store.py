@@ -127,6 +127,16 @@ class Store:
                 return []
         return sorted(info.base_name for info in self._files(folder) if info.base_name[0] != ".")
 
+    def folders(self, folder: str) -> list[str]:
+        """Names of the folders in a folder, sorted; none if there is no such folder."""
+        found = self._fs.get_file_info(fs.FileSelector(self._at(folder), allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it, if it is there."""
+        with suppress(FileNotFoundError):
+            self._fs.delete_dir(self._at(path))
+
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):

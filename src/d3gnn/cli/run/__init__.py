@@ -83,9 +83,10 @@ def run(
     """
     console = error_console()
     with user_mistakes(), status(console, "loading ..."):
+        from d3gnn.cli.run.follow import wait_for_files
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
-        from d3gnn.cli.run.recall import recall_or_look
+        from d3gnn.cli.run.recall import Memory, recall_or_look
         from d3gnn.cli.run.settings import declared, graph_schema, make_alerts, make_model
 
         inputs = Inputs.of(
@@ -97,6 +98,10 @@ def run(
             ts_unit=ts_unit and ts_unit.value,
         )  # fmt: skip
         inputs.check(follow, batch_files, every)
+        is_first = Memory.load(checkpoint) is None
+    if follow and is_first and not wait_for_files(inputs, console):
+        return
+    with user_mistakes():
         memory, again = recall_or_look(inputs, output, checkpoint)
         declared_widths = (
             declared("--vertex-features", vertex_features),
