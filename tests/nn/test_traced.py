@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch_geometric.nn as pyg
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from d3gnn.nn import UnsupportedModelError, from_pyg
@@ -17,18 +17,20 @@ X, EDGES = torch.randn(6, 3), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 2, 3, 4, 5, 
 WEIGHTS = torch.rand(6)
 
 
-class Usual(nn.Module):
-    """As in PyG's tutorials."""
-
+class Layers(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv1 = pyg.GCNConv(3, 8)
-        self.conv2 = pyg.GCNConv(8, 2)
+        self.conv1: Any = pyg.GCNConv(3, 8)
+        self.conv2: Any = pyg.GCNConv(8, 2)
 
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+
+class Usual(Layers):
+    """As in PyG's tutorials."""
+
+    def forward(self, x: Any, edge_index: Any, edge_weight: Any = None) -> Any:
         x = F.relu(self.conv1(x, edge_index, edge_weight))
         x = F.dropout(x, p=0.5, training=self.training)
-        return self.conv2(x, edge_index, edge_weight)  # type: ignore[no-any-return]
+        return self.conv2(x, edge_index, edge_weight)
 
 
 class OfData(nn.Module):
@@ -42,7 +44,7 @@ class OfData(nn.Module):
         self.rest = pyg.GraphSAGE(8, 8, num_layers=2, out_channels=5)
         self.lin = nn.Sequential(nn.Linear(5, 5), nn.ELU())
 
-    def forward(self, data: Any) -> Tensor:
+    def forward(self, data: Any) -> Any:
         x, edge_index = data.x, data.edge_index
         for conv, norm in zip(self.convs, self.norms, strict=True):
             x = self.drop(norm(conv(x, edge_index)).tanh())
@@ -76,58 +78,58 @@ def test_models_of_the_users_own_return_the_same() -> None:
 
 
 def test_a_conversion_changes_nothing_in_the_model() -> None:
-    model = trained(Usual())
+    model = Usual().train()
     from_pyg(model)
     assert model.training
     assert model.conv1.training
 
 
-class Jumps(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+class Jumps(Layers):
+    def forward(self, x: Any, edge_index: Any) -> Any:
         hidden = self.conv1(x, edge_index)
         return torch.cat([hidden, self.conv2(hidden.relu(), edge_index)], 1)  # jumps
 
 
-class Branches(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+class Branches(Layers):
+    def forward(self, x: Any, edge_index: Any) -> Any:
         if x.sum() > 0:  # branches
-            return self.conv1(x, edge_index)  # type: ignore[no-any-return]
+            return self.conv1(x, edge_index)
         return x
 
 
-class Residual(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+class Residual(Layers):
+    def forward(self, x: Any, edge_index: Any) -> Any:
         hidden = self.conv1(x, edge_index).relu()
         return hidden + hidden.tanh()  # residual
 
 
-class Drops(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+class Drops(Layers):
+    def forward(self, x: Any, edge_index: Any) -> Any:
         return F.dropout(self.conv1(x, edge_index))  # drops
 
 
-class Weighs(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
-        return self.conv1(x, edge_index, weight)  # type: ignore[no-any-return]  # weighs
+class Weighs(Layers):
+    def forward(self, x: Any, edge_index: Any, weight: Any) -> Any:
+        return self.conv1(x, edge_index, weight)  # weighs
 
 
-class Pools(Usual):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv1(x, edge_index).mean(0)  # type: ignore[no-any-return]  # pools
+class Pools(Layers):
+    def forward(self, x: Any, edge_index: Any) -> Any:
+        return self.conv1(x, edge_index).mean(0)  # pools
 
 
-class Own(pyg.MessagePassing):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+class Own(pyg.MessagePassing):  # type: ignore[misc]
+    def forward(self, x: Any, edge_index: Any) -> Any:
         return self.propagate(edge_index, x=x)
 
 
-class HasOwn(Usual):
+class HasOwn(Layers):
     def __init__(self) -> None:
         super().__init__()
         self.own = Own()
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.own(x, edge_index)  # type: ignore[no-any-return]
+    def forward(self, x: Any, edge_index: Any) -> Any:
+        return self.own(x, edge_index)
 
 
 @pytest.mark.parametrize(

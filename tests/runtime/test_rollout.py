@@ -38,7 +38,7 @@ def sage(**changes: Any) -> GNN:
         (GCN(3, 8, 2, 4), "it has layers that normalise by degrees"),
         (GAT(3, 8, 2, 4, v2=True), "it has messages that depend on the destination"),
         (GNN([SAGEConv(3, 8), SAGEConv(8, 4)], Classifier(nn.Linear(4, 2))), "it has a head for vertices"),
-        (GNN([SAGEConv(3, 8), SAGEConv(8, 4)], LinkPredictor(4, edges=False)), "it has a head for pairs"),
+        (GNN([SAGEConv(3, 8), SAGEConv(8, 4)], LinkPredictor(edges=False)), "it has a head for pairs"),
         (GNN([GATConv(3, 8, edge_dim=2), SAGEConv(8, 4)]), "it takes 2 numbers per edge, not 0"),
         (GNN([Plus(3, 8), SAGEConv(8, 4)]), r"its class .*Plus did not come to the workers"),
     ],

@@ -72,7 +72,7 @@ def test_deletes_of_vertices_and_edges(spark: SparkSession) -> None:
 @pytest.mark.parametrize("ids", ["int", "string"])
 def test_events_of_all_kinds_union_as_they_are(spark: SparkSession, ids: str) -> None:
     row = spark.sql(
-        f"select cast(1 as {ids}) a, cast(2 as {ids}) b, 'k1' k, 0.5D v, timestamp'2026-01-01Z' t"
+        f"select cast(1 as {ids}) a, cast(2 as {ids}) b, 'k1' k, 0.5D v, timestamp'2026-01-01 00:00:00Z' t"
     )
     kinds = [
         from_features(row, id="a", value="v", ts="t"),  # first: the union has the names and types of all

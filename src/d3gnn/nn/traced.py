@@ -153,9 +153,9 @@ class _Chain:
 
     def _function(self, node: fx.Node, name: str) -> Step | None:
         rest = [*node.args[1:], *node.kwargs.values()]
-        self._check_rows(node, node.args[0] if node.args else None)
         if any(isinstance(each, fx.Node) for each in rest):
             raise self._error(node, f"{name}() reads the results of several steps")
+        self._check_rows(node, node.args[0] if node.args else None)
         if name in _DROPOUT:
             if node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True):
                 raise self._error(node, f"{name}() also drops in inference: give it training=self.training")

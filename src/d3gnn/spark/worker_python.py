@@ -47,6 +47,6 @@ def check_python(program: str) -> None:
     what = "is not on the PATH" if found is None else "has no d3gnn" if version == own else f"is {version}"
     raise WrongPython(
         f"Spark's workers run {found or program}, which {what}, but the driver runs {sys.executable} "
-        f"({own}): set PYSPARK_PYTHON before the session starts, os.environ['PYSPARK_PYTHON'] = sys.executable, "
-        "or start it with d3gnn.session()"
+        f"({own}): set PYSPARK_PYTHON before the session starts, as os.environ['PYSPARK_PYTHON'] = "
+        "sys.executable, or start it with d3gnn.session()"
     )

@@ -8,7 +8,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -127,7 +127,7 @@ class Store:
                 return []
         return sorted(info.base_name for info in self._files(folder) if info.base_name[0] != ".")
 
-    def folders(self, folder: str) -> list[str]:
+    def folders(self, folder: str) -> Sequence[str]:
         """Names of the folders in a folder, sorted; none if there is no such folder."""
         found = self._fs.get_file_info(fs.FileSelector(self._at(folder), allow_not_found=True))
         return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
