@@ -33,6 +33,7 @@ from d3gnn.kernel.operators import (
     build_operator,
 )
 from d3gnn.kernel.operators import edge as edge_operator
+from d3gnn.kernel.operators.base import BatchContext
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.vertex_state import VertexState
 from d3gnn.kernel.part_state import PartState
@@ -50,11 +51,31 @@ ONE_ROW, FEW_ROWS = 1, 4096 + 200
 TOPOLOGY = [kind for kind in BlockKind if kind <= LAST_TOPOLOGY]
 
 
+#: Runs a batch of an operator over the parts of a lane.
+Step = Callable[[Operator[Any], list[Topology], list[list[Block]]], list[Block]]
+
+
+def replace_steps(engine: LocalEngine, step: Step) -> None:
+    """Make the one lane of an engine run every batch of an operator with this function."""
+    (lane,) = engine._chain.lanes
+
+    def lane_step(
+        i: int, topology: list[Topology], blocks: list[list[Block]], context: BatchContext
+    ) -> list[Block]:
+        return step(lane.operators[i], topology, blocks)
+
+    lane.step = lane_step  # type: ignore[method-assign]
+
+
 class PackingEngine(LocalEngine):
     """Sends every block as a cluster would: split, packed, shuffled, and read-only at the receiver."""
 
     limit = FEW_ROWS
     shuffle = random.Random(1)
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        replace_steps(self, self._step)
 
     def _step(
         self, operator: Operator[Any], topology: list[Topology], blocks: list[list[Block]]
@@ -112,6 +133,7 @@ class RelayEngine(LocalEngine):
         super().__init__(model, parts=parts, schema=schema, arrays=folder)
         self.folder = folder
         self._turns = random.Random(3)
+        replace_steps(self, self._step)
         own: list[Operator[Any]] = [*self.vertices, *self.edges]
         self._workers = [own]
         self._workers += [self._new_worker() for _ in range(2)]
@@ -313,17 +335,15 @@ def sent(engine: LocalEngine, events: list[Any]) -> list[tuple[str, Block]]:
     """Apply events; return every block that operators other than Partition sent, with the operator's name."""
     blocks: list[tuple[str, Block]] = []
 
-    def spy(
-        self: LocalEngine, operator: Operator[Any], topology: list[Topology], received: list[list[Block]]
-    ) -> list[Block]:
+    def spy(operator: Operator[Any], topology: list[Topology], received: list[list[Block]]) -> list[Block]:
         out: list[Block] = []
-        for part in range(self.parts):
-            out += run_part(operator, part, [*topology[part].blocks, *received[part]], self.context)
+        for part in range(engine.parts):
+            out += run_part(operator, part, [*topology[part].blocks, *received[part]], engine.context)
         blocks.extend((operator.name, block) for block in out)
         return [block for block in out if block.kind > LAST_TOPOLOGY]
 
-    with patch.object(LocalEngine, "_step", spy):
-        engine.apply(events)
+    replace_steps(engine, spy)
+    engine.apply(events)
     return blocks
 
 

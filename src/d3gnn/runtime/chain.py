@@ -41,7 +41,7 @@ class Lane:
 
     def __init__(self, parts: range, operators: list[Operator[Any]], seconds: list[float]) -> None:
         self.parts, self.operators, self._seconds = parts, operators, seconds
-        self._alone = len(parts) == 1
+        self._alone = len(seconds) == 1  # the one part of the graph, whose time is that of the operators
 
     def step(
         self, i: int, topology: list[Topology], blocks: list[list[Block]], context: BatchContext
@@ -49,10 +49,7 @@ class Lane:
         """Run a batch of operator i for the parts of this lane; returns the blocks to send."""
         operator, first = self.operators[i], self.parts.start
         if self._alone and not operator.buffers:  # then a step is the whole batch
-            begun = perf_counter()
-            sent = operator.step(first, topology[first], blocks[first], context)
-            self._seconds[first] += perf_counter() - begun
-            return sent
+            return operator.step(first, topology[first], blocks[first], context)
         inputs = [(part, topology[part], blocks[part]) for part in self.parts]
         return run_operator(operator, inputs, context, first, self._seconds)
 
@@ -70,7 +67,7 @@ class Chain:
         self.spec, parts = ChainSpec.of(model), config.parts
         lanes = min(threads, parts)
         bounds = [parts * lane // lanes for lane in range(lanes + 1)]
-        #: Seconds of each part, in all operators, since the chain was made.
+        #: Seconds of each part, in all operators, since the chain was made. One part is not timed.
         self.part_seconds = [0.0] * parts
         self.lanes = []
         for begin, end in pairwise(bounds):
