@@ -11,7 +11,7 @@ from torch import nn
 from d3gnn import Alerts, GraphSchema, StreamingGNN
 from d3gnn.nn import GAT, GCN, GNN, Classifier, GATConv, GraphSAGE, LinkPredictor, Regressor, SAGEConv
 from d3gnn.runtime.rollout import ModelMismatch, current_model
-from d3gnn.store.store import Store
+from d3gnn.store.store import Store, StoreError
 
 TYPES = {"src": "bigint"}
 
@@ -99,3 +99,16 @@ def test_a_start_keeps_what_was_deployed_unless_it_has_another_model(tmp_path: P
     assert started(tmp_path, first).plan(TYPES).model_version == 1
     gnn.deploy(third)
     assert started(tmp_path, first, schema=GraphSchema(features={"x": 3})).plan(TYPES).model_version == 3
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    gnn = started(tmp_path, sage(seed=1))
+    gnn.deploy(sage(seed=2), name="june")
+    for name in ("deployed/000002.json", "names/000002.json"):
+        path = tmp_path / "store" / "models" / name
+        whole = path.read_bytes()
+        for damaged in (whole.replace(b"2", b"1", 1).replace(b"june", b"juno"), whole[:-9], b""):
+            path.write_bytes(damaged)
+            with pytest.raises(StoreError, match=f"models/{name} in the store .* is damaged"):
+                gnn.deploy("june")
+        path.write_bytes(whole)

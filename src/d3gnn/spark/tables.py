@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from d3gnn.store.output_table import Compaction, OutputTable
+from d3gnn.store.compacted_table import Compaction, OutputTable
 
 __all__ = ["compact_output", "latest"]
 

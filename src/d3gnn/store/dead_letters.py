@@ -14,7 +14,8 @@ from d3gnn.store.entry import KEY_TYPES
 from d3gnn.store.store import Store
 from d3gnn.types import Small
 
-_EMPTY = "dead_letters/empty.parquet"
+#: Stands for a batch: the file without rows.
+_NO_BATCH = 10**12 - 1
 
 
 class DeadLetterFound(RuntimeError):
@@ -40,13 +41,13 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
         table[field.name] if field.name in table.column_names else pa.nulls(len(dead), field.type)
         for field in _schema(store)
     ]
-    _write(store, _path(batch), pa.table(columns, names=_schema(store).names))
+    _write(store, batch, pa.table(columns, names=_schema(store).names))
 
 
 def put_no_dead_letters(store: Store) -> None:
     """Write a file without rows, so that the folder can be read as a table before the first dead letter."""
-    if not store.exists(_EMPTY):
-        _write(store, _EMPTY, _schema(store).empty_table())
+    if not store.exists(_path(_NO_BATCH)):
+        _write(store, _NO_BATCH, _schema(store).empty_table())
 
 
 def count_dead_letters(store: Store, batch: int) -> Counter[str]:
@@ -78,10 +79,10 @@ def _schema(store: Store) -> pa.Schema:
     )
 
 
-def _write(store: Store, path: str, table: pa.Table) -> None:
+def _write(store: Store, batch: int, table: pa.Table) -> None:
     buffer = io.BytesIO()
     pq.write_table(table, buffer)
-    store.create(path, buffer.getvalue())
+    store.create(_path(batch), buffer.getvalue())
 
 
 def _path(batch: int) -> str:

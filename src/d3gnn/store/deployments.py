@@ -6,10 +6,10 @@ the same model as before, keeps what was deployed to the running query meanwhile
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, dataclass, replace
 
+from d3gnn.store.record import create_record, read_record
 from d3gnn.store.store import Store
 
 _FOLDER = "models/deployed"
@@ -37,8 +37,7 @@ def last_deployment(store: Store) -> Deployment | None:
     """The newest deployment; None before the first start."""
     numbers = [int(name.partition(".")[0]) for name in store.list(_FOLDER)]
     while numbers:
-        if (data := store.read(_path(number := max(numbers)))) is not None:
-            plain = json.loads(data)
+        if (plain := read_record(store, _path(number := max(numbers)))) is not None:
             return Deployment(**plain | {"plugins": tuple(plain["plugins"])})
         numbers.remove(number)
     return None
@@ -72,7 +71,7 @@ def _append(store: Store, last: Deployment | None, new: Deployment) -> Deploymen
     """The deployment with the next number; None if another process was faster."""
     number = 1 if last is None else last.number + 1
     made = replace(new, number=number, at=time.time_ns() // 1000)
-    return made if store.create(_path(number), json.dumps(asdict(made)).encode()) else None
+    return made if create_record(store, _path(number), asdict(made)) else None
 
 
 def _path(number: int) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
 from d3gnn.nn.model import GNN
+from d3gnn.store.deployments import last_deployment
+from d3gnn.store.record import create_record, read_record
 from d3gnn.store.store import Store
 
 _FOLDER, _SUFFIX = "models", ".safetensors"
+_NAMES = f"{_FOLDER}/names"
 _NAME = re.compile(r"(?!\d+$)[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -34,7 +36,7 @@ def put_model(store: Store, model: GNN, name: str | None = None) -> tuple[str, i
     """Write a model, unless the store has it; returns its path in the store and its version."""
     versions = list_models(store)
     found = next((each for each in versions if each.digest == model.digest), None)
-    made = found or ModelVersion(max((each.version for each in versions), default=0) + 1, "", model.digest)
+    made = found or ModelVersion(_next_version(store, versions), "", model.digest)
     if name is not None:
         _check_name(name, made.version, versions)
     if found is None:
@@ -42,7 +44,7 @@ def put_model(store: Store, model: GNN, name: str | None = None) -> tuple[str, i
             model.save(file.name)
             store.create(made.path, Path(file.name).read_bytes())
     if name is not None:
-        store.create(_name_path(made.version), json.dumps({"name": name}).encode())
+        create_record(store, _name_path(made.version), {"name": name})
     return made.path, made.version
 
 
@@ -58,15 +60,14 @@ def get_model(store: Store, path: str) -> GNN:
 
 def list_models(store: Store) -> list[ModelVersion]:
     """All versions in a store, in order."""
-    files = store.list(_FOLDER)
     found = []
-    for file in files:
+    for file in store.list(_FOLDER):
         if file.endswith(_SUFFIX):
-            version, _, digest = file.removesuffix(_SUFFIX).partition("-")
-            name = f"v{int(version)}"
-            if _name_path(int(version)).rpartition("/")[2] in files:
-                name = json.loads(store.read(_name_path(int(version))) or b"{}").get("name", name)
-            found.append(ModelVersion(int(version), name, digest))
+            number, _, digest = file.removesuffix(_SUFFIX).partition("-")
+            version = int(number)
+            record = read_record(store, _name_path(version))
+            name = f"v{version}" if record is None else str(record["name"])
+            found.append(ModelVersion(version, name, digest))
     return found
 
 
@@ -78,6 +79,13 @@ def find_model(store: Store, which: int | str) -> ModelVersion:
             return each
     known = ", ".join(f"{each.version} ({each.name})" for each in versions) or "none"
     raise ValueError(f"no model {which!r} in the store {store.uri}; it has {known}")
+
+
+def _next_version(store: Store, versions: list[ModelVersion]) -> int:
+    """A number that no model had, also none whose file was lost: state may have been built with it."""
+    last = last_deployment(store)
+    deployed = (0, 0) if last is None else (last.model, last.given)
+    return max(*deployed, *(each.version for each in versions)) + 1
 
 
 def _check_name(name: str, version: int, versions: list[ModelVersion]) -> None:
@@ -96,4 +104,4 @@ def _check_name(name: str, version: int, versions: list[ModelVersion]) -> None:
 
 
 def _name_path(version: int) -> str:
-    return f"{_FOLDER}/{version:06d}.json"
+    return f"{_NAMES}/{version:06d}.json"

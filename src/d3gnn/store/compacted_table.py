@@ -11,15 +11,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import time
 import uuid
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from d3gnn.store.store import Store, StoreError
 
 _LOG, _COMPACTED = "_spark_metadata", "_compacted"
+_MANIFEST = re.compile(r"\d{6,}\.parquet")
+_META = b"d3gnn.compaction"
 _FOLDER = re.compile(r"\d{6}-[0-9a-f]{8}")
 
 
@@ -36,8 +40,6 @@ class Compaction:
     rows: int
     #: Names of the files that it replaces.
     files: tuple[str, ...]
-    #: Seconds since 1970.
-    at: float = 0.0
 
 
 class OutputTable:
@@ -68,9 +70,8 @@ class OutputTable:
         """All compactions that are complete, in order."""
         found = []
         for name in self._compacted.list(""):
-            if name.endswith(".json") and (data := self._compacted.read(name)) is not None:
-                plain = json.loads(data)
-                found.append(Compaction(**plain | {"files": tuple(plain["files"])}))
+            if _MANIFEST.fullmatch(name) and (data := self._compacted.read(name)) is not None:
+                found.append(_manifest(f"{self.path}/{_COMPACTED}/{name}", data))
         return found
 
     def newest_compaction(self) -> Compaction | None:
@@ -94,8 +95,7 @@ class OutputTable:
 
     def commit(self, compaction: Compaction) -> None:
         """Make a compaction the one that is read, once its files are written."""
-        manifest = json.dumps(asdict(compaction) | {"at": time.time()}).encode()
-        if not self._compacted.create(f"{compaction.number:06d}.json", manifest):
+        if not self._compacted.create(f"{compaction.number:06d}.parquet", _to_parquet(compaction)):
             raise StoreError(
                 f"{self.path} was compacted by another process at the same time: nothing is lost, and there "
                 "is nothing left to do"
@@ -105,7 +105,7 @@ class OutputTable:
         """Delete all compactions but the newest ones."""
         compactions = self.compactions()
         for old in compactions[:-keep]:
-            self._compacted.delete(f"{old.number:06d}.json")
+            self._compacted.delete(f"{old.number:06d}.parquet")
         kept = {each.folder for each in compactions[-keep:]}
         for folder in self._compacted.folders(""):
             # Not one of the newest number: another process may be writing it.
@@ -121,3 +121,20 @@ class OutputTable:
             self._store.delete(name)
             self._store.delete(f".{name}.crc")
         return len(gone)
+
+
+def _to_parquet(compaction: Compaction) -> pa.Buffer:
+    """The manifest: the files as rows, everything else as metadata."""
+    plain = asdict(compaction)
+    names = pa.table({"file": pa.array(plain.pop("files"), pa.string())})
+    sink = pa.BufferOutputStream()
+    pq.write_table(names.replace_schema_metadata({_META: json.dumps(plain)}), sink)
+    return sink.getvalue()
+
+
+def _manifest(path: str, data: bytes) -> Compaction:
+    try:
+        table = pq.read_table(pa.BufferReader(data))
+        return Compaction(**json.loads(table.schema.metadata[_META]), files=tuple(table["file"].to_pylist()))
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"{path} is damaged: delete it, and compact the table again ({error})") from error
