@@ -15,7 +15,15 @@ from pyspark.sql import functions as F
 
 from d3gnn.events import Event, EventBatch, GraphSchema, Reason
 from d3gnn.events.check import check
-from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, from_queries, validate
+from d3gnn.spark.frames import (
+    EVENT_COLUMNS,
+    SHARED_COLUMNS,
+    event_columns,
+    from_edges,
+    from_queries,
+    validate,
+)
+from d3gnn.spark.stages import in_event_format
 from d3gnn.spark.tables import latest
 from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.streams import Ids
@@ -106,7 +114,11 @@ def test_columns_of_wrong_types_are_named(spark: SparkSession) -> None:
 
 def test_streaming_dataframes(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.schema("src int, dst int, ts timestamp").csv(str(tmp_path))
-    good, bad = validate(event_columns(from_edges(stream, ts="ts")), FULL)
+    edges = from_edges(stream, ts="ts")
+    carried = ["op", "element", "src", "dst", "time"]
+    assert in_event_format(edges).columns == carried, "columns without values cost time in every batch"
+    assert in_event_format(edges.where("src > 1")).columns == [*carried[:4], *SHARED_COLUMNS[4:]]
+    good, bad = validate(event_columns(edges), FULL)
     assert good.isStreaming
     assert bad.isStreaming
     assert bad.columns == [*EVENT_COLUMNS, "reason"]

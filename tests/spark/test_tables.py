@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from typer.testing import CliRunner
 
 from d3gnn import GraphSchema, compact_output, latest
+from d3gnn.cli import app
 from d3gnn.events import Key, edge, feature
 from d3gnn.oracle import embeddings
 from d3gnn.testing import random_batches
@@ -67,7 +70,9 @@ def test_a_compacted_table_beside_a_growing_one(spark: SparkSession, tmp_path: P
     kept = [path for path in committed_files(run.output) if path.exists()]
     assert {path.name for path in kept} == set(second.files) - set(first.files)
     assert same(spark, run, every_row)
-    compact_output(spark, run.output, delete_history=True, now=True)
+    command = ["compact-output", str(run.output), "--delete-history", "--now", "--json"]
+    done = CliRunner().invoke(app, command)
+    assert (done.exit_code, json.loads(done.stdout)["rows"]) == (0, second.rows)
     assert not [path for path in kept if path.exists()]
     assert same(spark, run, every_row)
 
