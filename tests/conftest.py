@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 #: Modules whose tests run in both shapes: the whole chain in one task, and several tasks with exchanges
 #: between the operators. The others run in several tasks only with D3GNN_THOROUGH=1.
-_BOTH_SHAPES = ("test_pipeline", "test_semantics", "test_rebuild", "test_expiry")
+_BOTH_SHAPES = ("test_pipeline", "test_semantics", "test_rebuild", "test_expiry", "test_rollout")
 _IN_ANY_SHAPE = (
     "test_evolution",
     "test_fixed_streams",

@@ -12,15 +12,15 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "GraphLog",
-        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events", "from_edges",
-        "from_features", "from_labels", "from_queries",
+        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events",
+        "compact_output", "from_deletes", "from_edges", "from_features", "from_labels", "from_queries",
         "latency", "latest", "metrics", "nn", "session", "verify", "windows",
     ],
     "d3gnn.events": [
         "EdgeMode", "Element", "Event", "EventBatch", "GraphSchema", "Key", "Op", "Reason", "delete_edge",
         "delete_edge_feature", "delete_feature", "delete_label", "delete_vertex", "edge", "edge_feature",
-        "feature", "from_edges", "from_features", "from_labels", "from_queries", "label", "query", "validate",
-        "vertex",
+        "feature", "from_deletes", "from_edges", "from_features", "from_labels", "from_queries", "label",
+        "query", "validate", "vertex",
     ],
     "d3gnn.nn": [
         "GNN", "GraphSAGE", "GCN", "GAT", "GIN", "from_pyg", "UnsupportedModelError",

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from d3gnn.runtime.local import LocalEngine
     from d3gnn.runtime.metrics import latency, metrics
     from d3gnn.spark.frames import from_edges, from_queries
-    from d3gnn.spark.frames_features import from_features, from_labels
+    from d3gnn.spark.frames_features import from_deletes, from_features, from_labels
     from d3gnn.spark.session import session
-    from d3gnn.spark.tables import latest
+    from d3gnn.spark.tables import compact_output, latest
     from d3gnn.store.graph_log import GraphLog
 
 __all__ = [
@@ -25,7 +25,9 @@ __all__ = [
     "LocalEngine",
     "Random",
     "StreamingGNN",
+    "compact_output",
     "events",
+    "from_deletes",
     "from_edges",
     "from_features",
     "from_labels",
@@ -49,6 +51,8 @@ _MODULES = {
     "LocalEngine": "d3gnn.runtime.local",
     "Random": "d3gnn.kernel.partitioners",
     "StreamingGNN": "d3gnn.pipeline",
+    "compact_output": "d3gnn.spark.tables",
+    "from_deletes": "d3gnn.spark.frames_features",
     "from_edges": "d3gnn.spark.frames",
     "from_features": "d3gnn.spark.frames_features",
     "from_labels": "d3gnn.spark.frames_features",

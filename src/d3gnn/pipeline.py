@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from d3gnn.nn.model import GNN
 from d3gnn.runtime.fork import Forked, Progress, fork
 from d3gnn.runtime.leftovers import prepare_arrays
 from d3gnn.runtime.plan import Plan, absolute, check_name, default_arrays, plugins_of, record_arrays
+from d3gnn.runtime.rollout import started_with
 from d3gnn.runtime.store_settings import store_settings
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
@@ -30,8 +32,10 @@ from d3gnn.spark.stages import (
     with_commands,
 )
 from d3gnn.spark.triggers import free_name, trigger_of
+from d3gnn.spark.worker_python import require_same_python
+from d3gnn.store.dead_letters import put_no_dead_letters
 from d3gnn.store.erasure import erasures
-from d3gnn.store.models import put_model
+from d3gnn.store.models import find_model, put_model
 from d3gnn.store.spark_checkpoint import FILE_FORMATS, SparkCheckpoint
 from d3gnn.store.store import STORE, Store
 from d3gnn.whole_numbers import check_whole
@@ -39,6 +43,9 @@ from d3gnn.whole_numbers import check_whole
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+
+
+log = logging.getLogger("d3gnn")
 
 
 class StreamingGNN(PipelineCommands):
@@ -135,6 +142,7 @@ class StreamingGNN(PipelineCommands):
         return self._dataflow(events, self.store, read_whole=False)
 
     def _dataflow(self, events: DataFrame, store: str, read_whole: bool) -> DataFrame:
+        require_same_python(events.sparkSession)
         advise(events.sparkSession)
         events = in_event_format(events)
         id_type = dict(events.dtypes)["src"]
@@ -214,9 +222,16 @@ class StreamingGNN(PipelineCommands):
         settings = Store(uri)
         ids, keys = ("string" if types.get(column) == "string" else "int" for column in ("src", "key"))
         settings.fix(store_settings(self.name, self.parts, self.partitioner, self.schema, ids, keys))
-        path, version = put_model(settings, self.model)
         arrays = self._arrays(uri)
         record_arrays(settings, self.name, arrays)
+        put_no_dead_letters(settings)
+        _, given = put_model(settings, self.model)
+        deployed = started_with(settings, given, self.model, self.config)
+        if deployed.model != given:
+            log.warning(
+                "the pipeline %s goes on with version %d of its model, which was deployed after its start "
+                "with version %d; to go back, deploy(%d)", self.name, deployed.model, given, given,
+            )  # fmt: skip
         return Plan(
             name=self.name,
             store=uri,
@@ -224,8 +239,9 @@ class StreamingGNN(PipelineCommands):
             partitioner=self.partitioner,
             chain=ChainSpec.of(self.model),
             config=self.config,
-            model=path,
-            model_version=version,
+            model=find_model(settings, deployed.model).path,
+            model_version=deployed.model,
+            deployment=deployed.number,
             stop_on_dead_letter=self.on_dead_letter == "stop",
             erasures=erasures(settings),
             adopt=self.adopt,

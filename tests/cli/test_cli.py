@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from d3gnn import LocalEngine, __version__
+from d3gnn import LocalEngine, StreamingGNN, __version__
 from d3gnn.bench import file_workload
 from d3gnn.cli import app
 from d3gnn.events import Element, EventBatch
@@ -66,6 +66,8 @@ def test_version() -> None:
         ("forget",),
         ("fork",),
         ("repair",),
+        ("models",),
+        ("compact-output",),
         *(("bench", b) for b in ("throughput", "growth", "partitioner")),
     ],
 )
@@ -76,8 +78,11 @@ def test_help_says_how(command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "verify", "repair", "clean", "fork", "forget", "demo", "generate"]
-)
+    "command",
+    [
+        "run", "verify", "repair", "clean", "models", "compact-output", "fork", "forget", "demo", "generate",
+    ],
+)  # fmt: skip
 def test_the_documentation_has_all_options_and_no_others(command: str) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = re.split(r"^## ", text.split(f"## `d3gnn {command}`\n")[1], flags=re.MULTILINE)[0]
@@ -91,6 +96,33 @@ def _options(text: str) -> str:
     """The left column of the panels of a help text."""
     rows = re.findall(r"^│ [ *]? *(--[a-z-]+)", text, re.MULTILINE)
     return " ".join(rows)
+
+
+# ---------------------------------------------------------------------- models
+
+
+def test_models_lists_versions_and_switches(tmp_path: Path) -> None:
+    first, second = (GraphSAGE(3, 8, 2, 4, seed=seed) for seed in (1, 2))
+    second.save(tmp_path / "june.safetensors")
+    StreamingGNN(first, store=tmp_path / "checkpoint" / "graph").plan({"src": "bigint"})
+    command = ("models", "--store", tmp_path / "checkpoint")
+
+    def listed(*arguments: str | Path) -> list[tuple[int, str, bool]]:
+        out, _ = run(*command, *arguments, "--json")
+        return [(row["version"], row["name"], row["current"]) for row in json.loads(out)["models"]]
+
+    assert listed() == [(1, "v1", True)]
+    switched = ("--use", tmp_path / "june.safetensors", "--name", "june")
+    assert listed(*switched) == [(1, "v1", False), (2, "june", True)]
+    assert listed("--use", "1") == [(1, "v1", True), (2, "june", False)]
+    _, err = run(*command, "--use", "june")
+    assert re.search(rf"2 .*june .*{second.digest} .*current: used from the next batch on", err)
+    for arguments, message in [
+        (("--use", "july"), "no model 'july' in the store"),
+        (("--name", "july"), "--name is for a new model"),
+        (("--use", "none.safetensors"), "no model at none.safetensors"),
+    ]:
+        assert message in run(*command, *arguments, code=2)[1]
 
 
 # ---------------------------------------------------------------------- generate

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -346,6 +346,26 @@ def test_follow_until_a_signal(spark: SparkSession, folder: Path) -> None:
     assert "stopped after" in err
     assert "2 events in 2 batches" in err
     assert set(table(folder)) == {1, 2, 3}
+
+
+def test_follow_waits_for_the_first_file_of_an_empty_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("d3gnn.spark.session.session", None)
+    (folder / "in").mkdir()
+    command = ("run", folder / "in", *places(folder), "--follow", "--ts", "when")
+
+    def later(act: Callable[[], Any], *, code: int) -> str:
+        timer = threading.Timer(0.3, act)
+        timer.start()
+        _, err = run(*command, code=code)
+        timer.join()
+        assert f"waiting for files in {folder / 'in'} (Ctrl-C to stop)" in err
+        return err
+
+    later(lambda: os.kill(os.getpid(), signal.SIGTERM), code=0)
+    found = later(lambda: write(folder / "in" / "a.csv", "src,dst\n1,2\n"), code=2)
+    assert "a.csv has no column 'when' for time" in found, "it does not look at the new file"
 
 
 def test_pending_changes_are_flushed_when_a_run_is_stopped(spark: SparkSession, folder: Path) -> None:

@@ -192,7 +192,7 @@ class TestArrow:
             }
         )
         batch = EventBatch.from_arrow(table)
-        assert (batch.op.tolist(), batch.element.tolist()) == ([0, -1, -1], [4, -1, -1])
+        assert (batch.op.tolist(), batch.element.tolist()) == ([0, -1, Op.CREATE], [4, -1, Element.VERTEX])
         assert batch.row(1).op == "destroy"
 
     def test_events_without_a_value_have_none(self) -> None:

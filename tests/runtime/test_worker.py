@@ -184,7 +184,7 @@ def test_a_retried_first_batch_with_another_plan_rebuilds(tmp_path: Path) -> Non
     (batch,) = random_batches(plan.config.schema, seed=1, n_batches=1, batch_size=20, n_vertices=9)
     first = LogCoordinator(Worker(plan, QUERY)).run(0, batch, set())
     assert first.metrics["refreshed"] == 0
-    assert LogCoordinator(Worker(plan, QUERY)).run(0, batch, set()).metrics == {"kept": 1}
+    assert LogCoordinator(Worker(plan, QUERY)).run(0, batch, set()).metrics == {"kept": 1, "model_version": 1}
     other = replace(plan, config=replace(plan.config, min_change=0.5))
     assert LogCoordinator(Worker(other, QUERY)).run(0, batch, set()).metrics["refreshed"] == 1
 

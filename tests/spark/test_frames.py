@@ -15,7 +15,15 @@ from pyspark.sql import functions as F
 
 from d3gnn.events import Event, EventBatch, GraphSchema, Reason
 from d3gnn.events.check import check
-from d3gnn.spark.frames import EVENT_COLUMNS, event_columns, from_edges, from_queries, validate
+from d3gnn.spark.frames import (
+    EVENT_COLUMNS,
+    SHARED_COLUMNS,
+    event_columns,
+    from_edges,
+    from_queries,
+    validate,
+)
+from d3gnn.spark.stages import in_event_format
 from d3gnn.spark.tables import latest
 from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.streams import Ids
@@ -37,8 +45,9 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 def test_edges_without_other_columns(spark: SparkSession) -> None:
     events = from_edges(spark.createDataFrame([(1, 2)], "a int, b smallint"), "a", "b")
     names = {"op": "string", "element": "string", "src": "bigint", "dst": "bigint", "time": "bigint"}
-    assert types(events) == names
-    assert rows(events) == [("create", "edge", 1, 2, 0)]
+    more = {"key": "void", "feature": "string", "value": "array<float>", "arrival": "bigint"}
+    assert types(events) == names | more
+    assert rows(events.select(*names)) == [("create", "edge", 1, 2, 0)]
 
 
 def test_queries_in_a_union_with_events(spark: SparkSession) -> None:
@@ -115,7 +124,11 @@ def test_columns_of_wrong_types_are_named(spark: SparkSession) -> None:
 
 def test_streaming_dataframes(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.schema("src int, dst int, ts timestamp").csv(str(tmp_path))
-    good, bad = validate(event_columns(from_edges(stream, ts="ts")), FULL)
+    edges = from_edges(stream, ts="ts")
+    carried = ["op", "element", "src", "dst", "time"]
+    assert in_event_format(edges).columns == carried, "columns without values cost time in every batch"
+    assert in_event_format(edges.where("src > 1")).columns == [*carried[:4], *SHARED_COLUMNS[4:]]
+    good, bad = validate(event_columns(edges), FULL)
     assert good.isStreaming
     assert bad.isStreaming
     assert bad.columns == [*EVENT_COLUMNS, "reason"]
@@ -284,6 +297,8 @@ def test_the_latest_row_of_each_id(spark: SparkSession, tmp_path: Path) -> None:
         spark.createDataFrame(written, schema).coalesce(1).write.mode("append").parquet(path)
     newest = latest(spark, path)
     assert newest.schema.simpleString() == spark.read.parquet(path).schema.simpleString()
+    plan = newest.where("id = 'a'")._jdf.queryExecution().executedPlan().toString()
+    assert "PushedFilters: [IsNotNull(id), EqualTo(id,a)]" in plan, "the filter does not reach the files"
     assert sorted(rows(newest)) == [("a", [2.0], 3, 3, 2, 1, False), ("b", [1.0], 2, 2, 1, 1, False)]
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from d3gnn.events import EventBatch, GraphSchema, from_edges, validate
+from d3gnn.events import EventBatch, GraphSchema, from_edges, from_queries, validate
 from d3gnn.oracle import Oracle
 from d3gnn.spark.frames import event_columns
-from d3gnn.spark.frames_features import from_features, from_labels
+from d3gnn.spark.frames_features import from_deletes, from_features, from_labels
 
+SET = ("op", "element", "src", "value", "time")
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "events.md"
 
 
@@ -27,8 +29,7 @@ def test_a_feature_of_several_columns(spark: SparkSession) -> None:
         "(3, null, null, null) as t(id, a, `b b`, at)"
     )
     events = from_features(vertices, columns=["b b", "a"], ts="at", name="x")
-    assert events.columns == ["op", "element", "src", "value", "time", "feature"]
-    assert rows(events) == [
+    assert rows(events.select("op", "element", "src", "value", "time", "feature")) == [
         ("create", "feature", 1, [0.5, 2.0], 1_000_000, "x"),
         ("create", "feature", 2, [1.0, None], None, "x"),
         ("create", "feature", 3, None, None, "x"),
@@ -41,7 +42,7 @@ def test_a_feature_of_one_column_and_deletes(spark: SparkSession) -> None:
         [("ann", [1.0, 2.0], "update"), ("bob", None, "delete")], "who string, v array<double>, what string"
     )
     events = from_features(vertices, id="who", value="v", op="what")
-    assert rows(events) == [
+    assert rows(events.select(*SET)) == [
         ("update", "feature", "ann", [1.0, 2.0], 0),
         ("delete", "feature", "bob", None, 0),
     ]
@@ -49,10 +50,61 @@ def test_a_feature_of_one_column_and_deletes(spark: SparkSession) -> None:
 
 def test_labels(spark: SparkSession) -> None:
     vertices = spark.createDataFrame([(7, 1, 5), (8, 0, 6)], "id int, label int, t int")
-    assert rows(from_labels(vertices, ts="t")) == [
+    assert rows(from_labels(vertices, ts="t").select(*SET)) == [
         ("create", "label", 7, [1.0], 5),
         ("create", "label", 8, [0.0], 6),
     ]
+
+
+def test_deletes_of_vertices_and_edges(spark: SparkSession) -> None:
+    gone = spark.createDataFrame([("ann", "bob", 7, 5)], "who string, whom string, k int, t int")
+    columns = ("op", "element", "src", "dst", "key", "time")
+    assert rows(from_deletes(gone, id="who", ts="t").select(*columns)) == [
+        ("delete", "vertex", "ann", None, None, 5)
+    ]
+    edges = from_deletes(gone, src="who", dst="whom", key="k")
+    assert rows(edges.select(*columns)) == [("delete", "edge", "ann", "bob", 7, 0)]
+    for wrong in ({}, {"id": "who", "src": "who", "dst": "whom"}, {"src": "who"}, {"id": "who", "key": "k"}):
+        with pytest.raises(ValueError, match=r"give either id|give src and dst"):
+            from_deletes(gone, **wrong)
+
+
+@pytest.mark.parametrize("ids", ["int", "string"])
+def test_events_of_all_kinds_union_as_they_are(spark: SparkSession, ids: str) -> None:
+    row = spark.sql(
+        f"select cast(1 as {ids}) a, cast(2 as {ids}) b, 'k1' k, 0.5D v, timestamp'2026-01-01 00:00:00Z' t"
+    )
+    kinds = [
+        from_features(row, id="a", value="v", ts="t"),  # first: the union has the names and types of all
+        from_edges(row, "a", "b", ts="t", key="k"),
+        from_labels(row, id="b", value="v"),
+        from_deletes(row, id="b"),
+        from_deletes(row, src="a", dst="b", key="k", ts="t"),
+        from_queries(row, "a", "b"),
+    ]
+    assert len({tuple(each.columns) for each in kinds}) == 1
+    schema = GraphSchema(edges="keyed", features={"x": 1})
+    for union in (DataFrame.union, DataFrame.unionByName):
+        events = event_columns(reduce(union, kinds))
+        assert dict(events.dtypes)["key"] == "string"
+        assert dict(events.dtypes)["src"] == ("bigint" if ids == "int" else "string")
+        _, bad = validate(events, schema)
+        assert [tuple(each) for each in bad.collect()] == []
+        assert [each.element for each in events.collect()] == [
+            "feature", "edge", "label", "vertex", "edge", "query"
+        ]  # fmt: skip
+
+
+def test_a_null_operation_or_element_means_the_same_as_no_column(spark: SparkSession) -> None:
+    edges = spark.sql("select 1L src, 2L dst, cast(null as string) op, cast(null as string) element")
+    vertices = spark.sql("select 3L src, cast(null as string) op, cast(null as string) element")
+    for given, element in ((edges, "edge"), (vertices, "vertex")):
+        [row] = event_columns(given).collect()
+        assert (row.op, row.element) == ("create", element)
+        assert event_columns(given).collect() == event_columns(given.drop("op", "element")).collect()
+        batch = EventBatch.from_arrow(given.toArrow())
+        assert (batch.row(0).op, batch.row(0).element) == ("create", element)
+        assert Oracle(GraphSchema()).apply(batch)[0].name == "APPLIED"
 
 
 def test_bad_columns_are_named(spark: SparkSession) -> None:
@@ -76,7 +128,9 @@ def test_they_join_other_events_as_in_the_documentation(spark: SparkSession) -> 
     namespace: dict[str, Any] = {
         "payments": spark.sql("select 'ann' payer, 'bob' payee, timestamp'2026-01-01 00:00:00Z' paid_at"),
         "accounts": spark.sql("select 'ann' account, 30 age, 0.5D balance"),
-        "reports": spark.sql("select 'bob' account, 1 fraud, timestamp'2026-01-02 00:00:00Z' reported_at"),
+        "reports": spark.sql(
+            "select 'bob' account, 1 fraud, false closed, timestamp'2026-01-02 00:00:00Z' reported_at"
+        ),
     }
     exec(code, namespace)
     schema = GraphSchema(features={"x": 2})

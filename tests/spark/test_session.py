@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from d3gnn.spark import java, launcher, session
+from d3gnn.spark.worker_python import WrongPython, check_python
 
 
 def java_at(home: Path, version: str, *, release: bool = True) -> Path:
@@ -176,3 +177,24 @@ def test_advice_names_setting_value_time_and_reason(
         session.advise(other)
     assert len(caplog.records) == 1
     assert "spark.sql.adaptive.enabled=true (can be set now)" in caplog.text
+
+
+def python_at(path: Path, answer: str) -> str:
+    """A program that answers as another Python would."""
+    path.write_text(f"#!/bin/sh\necho {answer}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_one_line_says_that_workers_run_another_python(tmp_path: Path) -> None:
+    own = f"{sys.version_info[0]} {sys.version_info[1]}"
+    for program, what in [
+        (python_at(tmp_path / "older", "3 8 True"), "which is 3.8"),
+        (python_at(tmp_path / "bare", f"{own} False"), "which has no d3gnn"),
+        (str(tmp_path / "absent"), "which is not on the PATH"),
+    ]:
+        with pytest.raises(WrongPython, match=f"{program}, {what}.*PYSPARK_PYTHON") as caught:
+            check_python(program)
+        assert "\n" not in str(caught.value)
+    check_python(python_at(tmp_path / "same", f"{own} True"))
+    check_python(sys.executable)

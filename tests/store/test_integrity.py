@@ -14,7 +14,7 @@ from d3gnn import GraphSchema
 from d3gnn.store.check import StoreReport, check_store
 from d3gnn.store.dead_letters import read_dead_letters
 from d3gnn.store.graph_log import GraphLog
-from d3gnn.store.models import get_model, newest_model
+from d3gnn.store.models import get_model, list_models
 from d3gnn.store.names import StrayFile
 from d3gnn.store.repair import plan_repair
 from d3gnn.store.seal import Kind, open_sealed
@@ -152,7 +152,7 @@ def test_a_snapshot_of_another_history_does_not_pass(store: Store, tmp_path: Pat
 
 
 def test_damaged_models_settings_and_dead_letters_are_named(store: Store) -> None:
-    path, _ = newest_model(store)
+    path = list_models(store)[-1].path
     flip(file(store, path), 0.9)  # in a weight
     with pytest.raises(StoreDamaged, match=f"{path} in the store"):
         get_model(store, path)
@@ -185,7 +185,7 @@ def test_stray_files_are_ignored_with_a_warning(store: Store) -> None:
     with pytest.warns(StrayFile, match=r"snapshots/copy.parquet"):
         assert len(GraphLog(store).entries()) == 3
     with pytest.warns(StrayFile, match=r"models/notes.txt"):
-        newest_model(store)
+        list_models(store)
     file(store, strays[0]).touch()
     report = check_store(store)
     assert (sorted(report.strays), report.damages) == (sorted(strays), [])
@@ -264,7 +264,7 @@ def test_a_repair_to_an_older_batch(store: Store, tmp_path: Path) -> None:
 
 
 def test_other_damaged_files_are_deleted(store: Store) -> None:
-    model = newest_model(store)[0]
+    model = list_models(store)[-1].path
     for path in (model, "query.json", f"dead_letters/{store.list('dead_letters')[0]}"):
         flip(file(store, path))
     assert repaired(store) == 7

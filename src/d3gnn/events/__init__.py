@@ -29,7 +29,7 @@ from d3gnn.events.shorthand import (
 
 if TYPE_CHECKING:
     from d3gnn.spark.frames import from_edges, from_queries, validate
-    from d3gnn.spark.frames_features import from_features, from_labels
+    from d3gnn.spark.frames_features import from_deletes, from_features, from_labels
 
 __all__ = [
     "EdgeMode",
@@ -48,6 +48,7 @@ __all__ = [
     "edge",
     "edge_feature",
     "feature",
+    "from_deletes",
     "from_edges",
     "from_features",
     "from_labels",
@@ -60,6 +61,7 @@ __all__ = [
 
 #: These need Spark; the rest of the package does not.
 _ON_SPARK = {
+    "from_deletes": "d3gnn.spark.frames_features",
     "from_edges": "d3gnn.spark.frames",
     "from_features": "d3gnn.spark.frames_features",
     "from_labels": "d3gnn.spark.frames_features",

@@ -13,14 +13,16 @@ from d3gnn.events.columns import (
     ELEMENTS,
     OPS,
     UNKNOWN,
+    arrow_codes,
     arrow_ints,
     arrow_keys,
+    arrow_names,
     arrow_values,
     as_keys,
     as_times,
-    codes_of,
     encode_names,
     integers,
+    named,
     names_of,
     nullable_ints,
     offsets_of,
@@ -148,21 +150,20 @@ class EventBatch:
         """A batch from an Arrow table with the columns of `Event`, of which only `src` is required.
 
         Without `op` every row is a create. Without `element` every row is an edge if there is a column `dst`,
-        else a vertex.
+        else a vertex. A null there means the same as no column.
         """
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
         n, has = table.num_rows, set(table.column_names)
-        create = np.full(n, Op.CREATE, np.int8)
         if "src" not in has:
             raise ValueError(f"events need a column 'src'; these have {', '.join(table.column_names)}")
         dst = arrow_keys(table, "dst")
-        names, feature = encode_names(table["feature"].to_pylist()) if "feature" in has else ((), None)
+        names, feature = arrow_names(table, "feature")
         values, offsets = arrow_values(table["value"]) if "value" in has else (None, None)
-        default = np.full(n, Element.EDGE if "dst" in has else Element.VERTEX, np.int8)
+        element = Element.EDGE if "dst" in has else Element.VERTEX
         return EventBatch(
-            op=codes_of(table["op"], OPS) if "op" in has else create,
-            element=codes_of(table["element"], ELEMENTS) if "element" in has else default,
+            op=arrow_codes(table, "op", OPS, Op.CREATE),
+            element=arrow_codes(table, "element", ELEMENTS, element),
             src=keys_from_arrow(table["src"]),
             dst=dst,
             key=arrow_keys(table, "key"),
@@ -182,8 +183,8 @@ class EventBatch:
         """The batch as an Arrow table in the event format."""
         n = len(self)
         columns: dict[str, pa.Array] = {
-            "op": names_of(self.op, list(OPS)),
-            "element": names_of(self.element, list(ELEMENTS)),
+            "op": named(self.op, list(OPS)),
+            "element": named(self.element, list(ELEMENTS)),
             "src": self.src.to_arrow(),
             "dst": pa.nulls(n, self.src.to_arrow().type) if self.dst is None else self.dst.to_arrow(),
             "time": nullable_ints(self.time),
@@ -220,11 +221,12 @@ class EventBatch:
         found = []
         for i, row in zip(index, self.origin.take(pa.array(index, pa.int64())).to_pylist(), strict=True):
             known = {name: row[name] for name in Event._fields if name in row}
-            defaults = {"op": "create", "element": "edge" if "dst" in row else "vertex"}
+            usual = {"op": "create", "element": "edge" if "dst" in row else "vertex"}
+            defaults = {name: word for name, word in usual.items() if known.get(name) is None}
             for name, column in (("time", self.time), ("arrival", self.arrival)):
                 if column is not None:  # timestamps as microseconds
                     known[name] = None if column[i] == NO_TIME else int(column[i])
-            found.append(Event(**(defaults | known)))
+            found.append(Event(**(known | defaults)))
         return found
 
     def between(self, begin: int, end: int) -> EventBatch:

@@ -109,14 +109,28 @@ def names_of(codes: Small | Ints32, names: list[str]) -> pa.Array:
     ).cast(pa.string())
 
 
-def codes_of(column: pa.ChunkedArray, known: Mapping[str, int]) -> Small:
-    """The code of each name of an Arrow column, `UNKNOWN` for other names and nulls."""
-    column = column.cast(pa.string()).combine_chunks().dictionary_encode()
+def named(codes: Small, names: list[str]) -> pa.Array:
+    """The name of each code as an Arrow column, `unknown` for other codes: null would be the default."""
+    return names_of(codes, names).fill_null("unknown")
+
+
+def arrow_codes(table: pa.Table, name: str, known: Mapping[str, int], default: int) -> Small:
+    """The codes of a column of names, `UNKNOWN` for others; the default for nulls and without the column."""
+    if name not in table.column_names:
+        return np.full(table.num_rows, default, np.int8)
+    column = table[name].cast(pa.string()).combine_chunks().dictionary_encode()
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     codes = [known.get(name, UNKNOWN) for name in column.dictionary.to_pylist()]
-    lookup: Small = np.array([*codes, UNKNOWN], np.int8)
+    lookup: Small = np.array([*codes, default], np.int8)
     return lookup[np.asarray(column.indices.fill_null(len(codes)), np.int64)]
+
+
+def arrow_names(table: pa.Table, name: str) -> tuple[tuple[str, ...], Ints32 | None]:
+    """The distinct names of a column of a table, and the index of each row's name; see `encode_names`."""
+    if name not in table.column_names or table[name].null_count == table.num_rows:
+        return (), None
+    return encode_names(table[name].to_pylist())
 
 
 def arrow_keys(table: pa.Table, name: str) -> Keys | None:

@@ -8,9 +8,10 @@ from d3gnn.nn.heads import Classifier, Head, LinkPredictor, PairHead, Regressor,
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.nn.models import GAT, GCN, GIN, GraphSAGE
-from d3gnn.nn.pyg import UnsupportedModelError, from_pyg
+from d3gnn.nn.pyg import from_pyg
 from d3gnn.nn.sage import SAGEConv
 from d3gnn.nn.stage import Stage
+from d3gnn.nn.traced import UnsupportedModelError
 
 __all__ = [
     # Models.

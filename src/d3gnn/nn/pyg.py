@@ -7,7 +7,7 @@ the converted model runs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,15 +23,14 @@ from d3gnn.nn.model import GNN
 from d3gnn.nn.modules import describe, in_features
 from d3gnn.nn.sage import SAGEConv
 from d3gnn.nn.stage import Stage, in_sequence, stages_of
+from d3gnn.nn.traced import Step, UnsupportedModelError, traced_steps
 
 #: PyG's names of aggregations that are supported, with ours.
 _AGGREGATIONS = {"add": "sum", "sum": "sum", "mean": "mean", "max": "max", "min": "min"}
+#: Their modules are taken as they are; others are traced.
+_LIBRARIES = ("torch_geometric.", "torch.nn.")
 #: Arguments that may stand beside x in the signature of a step of PyG's Sequential.
 _BESIDE_X = {"edge_index", "edge_weight", "edge_attr", "batch", "batch_size"}
-
-
-class UnsupportedModelError(TypeError):
-    """A model, or a part of one, that cannot be converted."""
 
 
 def from_pyg(module: nn.Module, *, edge_weight: bool = False, head: Head | PairHead | None = None) -> GNN:
@@ -39,7 +38,8 @@ def from_pyg(module: nn.Module, *, edge_weight: bool = False, head: Head | PairH
 
     Supported are PyG's GraphSAGE, GCN, GIN and GAT, its Sequential, and single layers: SAGEConv, GCNConv,
     GraphConv, GINConv, GATConv and GATv2Conv; with activations, normalisations of single rows, dropout (which
-    is left out) and jumping knowledge. `UnsupportedModelError` names a part that is not supported.
+    is left out) and jumping knowledge; and modules of your own whose `forward` applies these one after the
+    other. `UnsupportedModelError` names a part that is not supported.
 
     edge_weight:
         Whether GCNConv and GraphConv multiply messages by a weight, the one feature of each edge. In PyG this
@@ -52,16 +52,22 @@ def from_pyg(module: nn.Module, *, edge_weight: bool = False, head: Head | PairH
     GNN(8 -> Stage(mean) 16 -> SAGEConv(mean) 3)
     """
     with torch.no_grad():
-        if hasattr(module, "convs") and hasattr(module, "norms"):
+        if _is_basic(module):
             layers = _basic(module, edge_weight)
         elif type(module).__name__.startswith("Sequential") and hasattr(module, "_children"):
             layers = _sequential(module, edge_weight)
-        else:
+        elif type(module).__name__ in _CONVS or type(module).__module__.startswith(_LIBRARIES):
             layers = [_conv(module, "model", edge_weight)]
+        else:
+            layers = _layers_of(traced_steps(module, edge_weight, _WEIGHTED), edge_weight)
     return GNN(layers, head).eval()
 
 
 # ------------------------------------------------------------------ whole models
+
+
+def _is_basic(module: Any) -> bool:
+    return any(kind.__name__ == "BasicGNN" for kind in type(module).__mro__)
 
 
 def _basic(model: Any, edge_weight: bool) -> list[Layer]:
@@ -80,7 +86,7 @@ def _basic(model: Any, edge_weight: bool) -> list[Layer]:
 
 
 def _sequential(model: Any, edge_weight: bool) -> list[Layer]:
-    """Layers, each with the modules behind it that work on each row alone."""
+    """The layers of PyG's Sequential."""
     steps = []
     for child in model._children:
         module = getattr(model, child.name)
@@ -91,13 +97,19 @@ def _sequential(model: Any, edge_weight: bool) -> list[Layer]:
                 f"{child.name}: {type(module).__name__} has the signature '{signature}'; supported are "
                 "'x -> x' and 'x, edge_index -> x'"
             )
-        steps.append((child.name, module, "edge_index" in beside))
+        steps.append(Step(child.name, module, "edge_index" in beside, edge_weight))
+    return _layers_of(steps, edge_weight)
+
+
+def _layers_of(steps: Sequence[Step], edge_weight: bool) -> list[Layer]:
+    """Layers, each with the steps behind it that work on each row alone."""
     layers: list[Layer] = []
     behind: list[list[nn.Module]] = []
-    for name, module, passes_messages in steps:
-        if passes_messages:
-            layers.append(_conv(module, name, edge_weight))
-            behind.append([])
+    for name, module, reads_edges, reads_weights in steps:
+        if reads_edges:
+            weighted = edge_weight and reads_weights
+            layers += _basic(module, weighted) if _is_basic(module) else [_conv(module, name, weighted)]
+            behind += [[] for _ in range(len(layers) - len(behind))]
         elif not layers:
             raise UnsupportedModelError(
                 f"{name}: {type(module).__name__} comes before the first convolution, which is not supported"
@@ -260,6 +272,8 @@ _CONVS: dict[str, Callable[[Any, str, bool], Layer]] = {
     "GATv2Conv": _gatv2,
 }
 _SUPPORTED = ", ".join(sorted(_CONVS))
+#: Layers whose calls decide whether edges have weights.
+_WEIGHTED = ("GCNConv", "GraphConv")
 
 
 # ------------------------------------------------------------------ modules that work on each row alone

@@ -95,6 +95,10 @@ class ChainWorker(Worker):
         super()._drop_operator(id)
         self._drop_chain()
 
+    def _drop_operators(self) -> None:
+        super()._drop_operators()
+        self._drop_chain()
+
     def _drop_chain(self) -> None:
         chain = self.__dict__.pop("chain", None)
         if chain is not None:

@@ -1,4 +1,4 @@
-"""The settings that state depends on; a start with other ones rebuilds it from the log."""
+"""The settings that state depends on; state with other ones is rebuilt from the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from d3gnn.kernel.mapped_state import peek_counters
 from d3gnn.kernel.part_state import PartState
 
 #: Its counters, in the state of Partition.
-_NAME, _COUNT = "config_fingerprint", 2
+_NAME, _COUNT = "built_with", 3
+#: A hash that no settings have.
+_UNSETTLED = -1
 
 
 class ConfigFingerprint(NamedTuple):
@@ -18,11 +20,13 @@ class ConfigFingerprint(NamedTuple):
 
     model: int
     sending: int
+    #: The deployment that chose the model: which of two fingerprints is newer.
+    deployment: int = 0
 
     @staticmethod
-    def of(model: int, sending: str) -> ConfigFingerprint:
+    def of(model: int, sending: str, deployment: int = 0) -> ConfigFingerprint:
         """From the version of the model and `OperatorConfig.sending`."""
-        return ConfigFingerprint(model, zlib.crc32(sending.encode()))
+        return ConfigFingerprint(model, zlib.crc32(sending.encode()), deployment)
 
     @staticmethod
     def read(part_state: PartState) -> ConfigFingerprint:
@@ -38,3 +42,17 @@ class ConfigFingerprint(NamedTuple):
     def write(self, part_state: PartState) -> None:
         """Into the state of Partition."""
         part_state.counters(_NAME, _COUNT)[:] = self
+
+    def unsettled(self) -> ConfigFingerprint:
+        """The same model, with settings that never match: the next batch rebuilds the state once more."""
+        return self._replace(sending=_UNSETTLED)
+
+    def covers(self, wanted: ConfigFingerprint) -> bool:
+        """Whether state with this fingerprint serves what is wanted, or a deployment after that.
+
+        >>> old, new = ConfigFingerprint(1, 7, deployment=1), ConfigFingerprint(2, 7, deployment=2)
+        >>> old.covers(new), new.covers(old), old.covers(old)
+        (False, True, True)
+        """
+        newer = self.deployment > wanted.deployment or self.model == wanted.model
+        return newer and self.sending == wanted.sending

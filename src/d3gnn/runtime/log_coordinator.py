@@ -28,6 +28,7 @@ from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
+from d3gnn.store.deployments import last_deployment
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
 from d3gnn.store.owners import Owners
@@ -48,6 +49,8 @@ class LogCoordinator(Coordinator):
         self._store = Store(worker.plan.store)
         self._log = GraphLog(self._store)
         self._owners = Owners(self._store, self._log)
+        #: The model and the settings that the batch needs.
+        self._wanted = self._planned = worker.plan.config_fingerprint
         # Of Partition, opened once a batch: if its files are deleted meanwhile, the version must not be
         # stamped on new, empty ones.
         self._state: MappedPartState
@@ -67,13 +70,15 @@ class LogCoordinator(Coordinator):
         state = self._state = worker.state.open(PARTITION, 0)
         batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
         with state.locked(), finishing():
+            self._wanted = self._newest(state, reread="deploy" in commands)
+            worker.use_model(self._wanted.model)
             version = BatchVersion(state.version[0], batch, False)
             if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
                 if state.version[1] == batch + 1:
                     if self._was_applied(batch, batch_events):
                         kept = worker.kept_output(PARTITION, 0, state, version)
                         if kept is not None:
-                            return PartResult(kept, {"kept": 1})
+                            return PartResult(kept, {"kept": 1, "model_version": self._wanted.model})
                 elif not state.dirty and is_of_log(state, self._log):
                     state.begin()
                     if batch == 0:  # timers of another query on this folder
@@ -88,16 +93,22 @@ class LogCoordinator(Coordinator):
             self._log.look_again()
             self._log.check_next(batch)
             state.begin()
+            self._wanted = self._newest(state, reread=True)
+            worker.use_model(self._wanted.model)
+            logged = self._log.meta(batch)
             planned = self.rebuild(batch, batch_events, now)
             # Operators write their timers again; some that had a window may have none now.
             worker.timers.clear()
-            return self._send(planned, begun)
+            # A sink that has the rows of this batch from an earlier run, of another model, drops these.
+            is_settled = logged is None or logged.model_version == self._wanted.model
+            return self._send(planned, begun, is_settled)
 
     def next_batch(self, batch: int, events: EventBatch, time: int, drain: bool) -> PlannedBatch:
         state = self._state
         result, clocks = self._commit(_stored_clocks(state), batch, events, time)
         now = clocks.now(self._plan.config.clock)
-        return PlannedBatch(BatchVersion(state.version[0], batch, False, now, drain), clocks, result)
+        version = BatchVersion(state.version[0], batch, False, now, drain, self._wanted.model)
+        return PlannedBatch(version, clocks, result)
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
         worker, plan, state = self._worker, self._plan, self._state
@@ -132,20 +143,34 @@ class LogCoordinator(Coordinator):
         result.blocks += deleted.tombstones(partition, snapshot, time)
         result.blocks += partition.queries(events, clocks.batch)
         now = clocks.now(plan.config.clock)
-        return PlannedBatch(BatchVersion(epoch, batch, True, now), clocks, result)
+        version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)
+        return PlannedBatch(version, clocks, result)
 
     def _same_settings(self, state: MappedPartState, batch: int) -> bool:
-        """Whether state was built with the model and the settings of this plan.
+        """Whether state was built with the current model and the settings of this plan.
 
         With a window removed, what is pending there would stay pending; with another threshold, changes that
         were not sent, or not worth an alert, would never be.
         """
         is_first = batch == 0 and state.version[1] == 0
-        return is_first or ConfigFingerprint.read(state) == self._plan.config_fingerprint
+        return is_first or ConfigFingerprint.read(state).covers(self._wanted)
 
-    def _send(self, planned: PlannedBatch, begun: float) -> PartResult:
+    def _newest(self, state: MappedPartState, *, reread: bool) -> ConfigFingerprint:
+        """The settings of the plan with the model that was deployed last, as far as this host knows it.
+
+        The store is read again only for a command or a rebuild: a listing may be slow. Between them, the
+        state shows what another process of the host has read.
+        """
+        newest, built_with = self._planned, ConfigFingerprint.read(state)
+        if built_with.deployment > newest.deployment:
+            newest = newest._replace(model=built_with.model, deployment=built_with.deployment)
+        if reread and (last := last_deployment(self._store)) and last.number > newest.deployment:
+            newest = newest._replace(model=last.model, deployment=last.number)
+        return newest
+
+    def _send(self, planned: PlannedBatch, begun: float, is_settled: bool = True) -> PartResult:
         worker, state, result = self._worker, self._state, planned.result
-        self._plan.config_fingerprint.write(state)
+        (self._wanted if is_settled else self._wanted.unsettled()).write(state)
         state.counters("clocks", len(planned.clocks))[:] = planned.clocks
         digest = self._log.digest(planned.version.batch)
         assert digest is not None, "a batch is logged before it is sent"
@@ -166,9 +191,19 @@ class LogCoordinator(Coordinator):
             "replicas": replicas,
             "live": worker.partition.vertex_count,
             "lacking": worker.partition.lacking,
+            "model_version": self._wanted.model,
+            "deployed_us": self._deployed_at(planned.version),
         }
         worker.freeze_objects(PARTITION)
         return PartResult(packets, metrics, worker.batch_metrics())
+
+    def _deployed_at(self, version: BatchVersion) -> int:
+        """When the model was deployed, if this batch is the first one of that model; else 0."""
+        if not version.refresh or not version.batch:
+            return 0
+        before, last = self._log.meta(version.batch - 1), last_deployment(self._store)
+        is_first = last is not None and before is not None and before.model_version != version.model
+        return last.at if is_first and last is not None and last.model == version.model else 0
 
     def _commit(
         self, last: Clocks, batch: int, events: EventBatch, time: int
@@ -190,7 +225,7 @@ class LogCoordinator(Coordinator):
         clocks = clocks.seen(events, result.status)
         self._keep_dead_letters(batch, events, result)
         meta = EntryMeta.of(
-            batch, events, result.status, model_version=self._plan.model_version, clock=clocks.batch,
+            batch, events, result.status, model_version=self._wanted.model, clock=clocks.batch,
             newest_event=clocks.event, watermark=partition.watermark,
         )  # fmt: skip
         if not self._log.create(batch, result.entry, meta):

@@ -26,7 +26,7 @@ __all__ = ["latency", "metrics"]
 #: The metrics of each kind of operator. `part` comes first in a row.
 PARTITION = (
     "busy_us", "kept", "applied", "repeated", "late", "dead", "refreshed", "vertices", "replicas", "live",
-    "lacking", "expired",
+    "lacking", "expired", "model_version", "deployed_us",
 )  # fmt: skip
 OPERATOR = (
     "busy_us", "kept", "packets", "bytes", "messages", "touched", "recomputed", "invalidated", "pending",
@@ -66,6 +66,8 @@ def metrics(progress: Any) -> dict[str, dict[str, Any]]:
     partition = totals.get("partition", {})
     if partition.get("vertices"):  # not in a retried batch, nor of an empty graph
         partition["replication_factor"] = partition["replicas"] / partition["vertices"]
+    if deployed := partition.pop("deployed_us", 0):
+        partition["rollout_ms"] = batch_end(progress) * 1e3 - deployed / 1e3
     return totals
 
 

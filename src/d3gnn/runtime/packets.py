@@ -22,8 +22,8 @@ Bytes = bytes | bytearray | memoryview
 #: Largest packet with blocks. Rows of this size, about two in an Arrow batch, reach Python in half the time
 #: that large ones take.
 MAX_BYTES = 2**20
-_HEAD = struct.Struct("<4sBBBxqqqiiii")
-_MAGIC = b"d3p3"
+_HEAD = struct.Struct("<4sBBBxqqqiiiii")
+_MAGIC = b"d3p4"
 _LENGTH = struct.Struct("<Q")
 _PLACE = struct.Struct("<QQ")
 _ALIGN = 64
@@ -46,23 +46,23 @@ class PacketHeader(NamedTuple):
 
     def write(self, packet: bytearray | memoryview) -> None:
         """Put the header in front of a packet."""
-        epoch, batch, refresh, clock, drain = self.version
+        epoch, batch, refresh, clock, drain, model = self.version
         _HEAD.pack_into(
-            packet, 0, _MAGIC, int(refresh), int(self.in_file), int(drain), epoch, batch, clock,
+            packet, 0, _MAGIC, int(refresh), int(self.in_file), int(drain), epoch, batch, clock, model,
             self.source, self.target, self.sequence, self.total,
         )  # fmt: skip
 
     @staticmethod
     def of(packet: Bytes) -> PacketHeader:
         """The header of a packet; raises ValueError for other bytes."""
-        magic, refresh, in_file, drain, epoch, batch, clock, source, target, sequence, total = (
+        magic, refresh, in_file, drain, epoch, batch, clock, model, source, target, sequence, total = (
             _HEAD.unpack_from(packet, 0)
         )
         if magic != _MAGIC:
             raise ValueError(
                 "a row between two operators is not a packet: the DataFrame between them was changed"
             )
-        version = BatchVersion(epoch, batch, bool(refresh), clock, bool(drain))
+        version = BatchVersion(epoch, batch, bool(refresh), clock, bool(drain), model)
         return PacketHeader(version, source, target, sequence, total, bool(in_file))
 
 

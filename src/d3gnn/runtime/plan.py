@@ -37,11 +37,14 @@ class Plan:
     #: Folder of the mapped arrays, on each host.
     arrays: str
     partitioner: Partitioner
-    #: The chain, the settings of its operators, and the path and version of the model in the store.
+    #: The chain, the settings of its operators, and the path and version of the model in the store with which
+    #: the query starts.
     chain: ChainSpec
     config: OperatorConfig
     model: str
     model_version: int
+    #: The deployment that chose the model.
+    deployment: int = 0
     stop_on_dead_letter: bool = False
     #: How often vertices were erased from the store: state that is older is rebuilt.
     erasures: int = 0
@@ -61,10 +64,8 @@ class Plan:
     @property
     def config_fingerprint(self) -> ConfigFingerprint:
         """The fingerprint of everything that state depends on beside the graph."""
-        # With the path, which has the digest of the model: where the newest model was lost with its file,
-        # another one may get its version.
         erasures = f" erasures={self.erasures}" if self.erasures else ""
-        return ConfigFingerprint.of(self.model_version, f"{self.config.sending} {self.model}{erasures}")
+        return ConfigFingerprint.of(self.model_version, self.config.sending + erasures, self.deployment)
 
     def register_plugins(self) -> None:
         """Register, in a worker, the classes that a pickled plan brought with it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from d3gnn.kernel.mapped_state import MappedPartState
-from d3gnn.kernel.operators.base import OperatorId
+from d3gnn.kernel.operators.base import PARTITION, OperatorId
 from d3gnn.kernel.part_state import PartState
 from d3gnn.private import private_folder
 from d3gnn.runtime.in_use import InUse
@@ -124,6 +124,11 @@ class MappedBackend(StateBackend[MappedPartState]):
             state.reset()
             state.commit(0, 0)
         return state
+
+    def close_operators(self) -> None:
+        """Release all parts but those of Partition: their arrays get other widths."""
+        for id, part in [key for key in self._opened if key[0] != PARTITION]:
+            self._opened.pop((id, part)).close()
 
     def close(self) -> None:
         """Release all parts and their files."""

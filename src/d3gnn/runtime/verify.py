@@ -13,14 +13,16 @@ from d3gnn.kernel.operators import PARTITION, ChainSpec, OperatorConfig, Vertex
 from d3gnn.kernel.partitioners import make_partitioner
 from d3gnn.oracle import Oracle, forward, relative_error
 from d3gnn.runtime.between_batches import NotVerified, between_batches
+from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.log_position import check_position
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.plan import Plan, absolute, default_arrays, recorded_arrays
+from d3gnn.runtime.rollout import current_model
 from d3gnn.runtime.timers import pending
 from d3gnn.runtime.worker import Worker
 from d3gnn.store.graph_log import GraphLog, open_store
-from d3gnn.store.models import get_model, newest_model
+from d3gnn.store.models import find_model, get_model
 from d3gnn.store.store import Store
 from d3gnn.types import Bools, Floats
 
@@ -44,12 +46,15 @@ def stored_plan(folder: str | Path, arrays: str | Path | None = None) -> Plan:
     """The plan of a pipeline, from its checkpoint or its store."""
     store = open_store(absolute(folder))
     settings = store.settings
-    path, version = newest_model(store)
-    model = get_model(store, path)
     if arrays is not None:
         folder_of_arrays = absolute(arrays)
     else:
         folder_of_arrays = recorded_arrays(store) or default_arrays(settings["name"], store.uri)
+    # What the arrays were built with; a deployment after that has not reached the query yet.
+    built_with = ConfigFingerprint.peek(f"{folder_of_arrays}/{store.owner()}/partition/0")
+    held_model = built_with.model if built_with else 0
+    current = find_model(store, held_model) if held_model else current_model(store)
+    model = get_model(store, current.path)
     return Plan(
         name=settings["name"],
         store=store.uri,
@@ -57,8 +62,8 @@ def stored_plan(folder: str | Path, arrays: str | Path | None = None) -> Plan:
         partitioner=make_partitioner(**settings["partitioner"]),
         chain=ChainSpec.of(model),
         config=OperatorConfig(settings["parts"], GraphSchema(**settings["schema"])),
-        model=path,
-        model_version=version,
+        model=current.path,
+        model_version=current.version,
     )
 
 

@@ -19,6 +19,8 @@ class BatchVersion(NamedTuple):
     clock: int = 0
     #: Whether windows emit everything that is pending.
     drain: bool = False
+    #: The version of the model that computes it; 0 where a host has only one.
+    model: int = 0
 
     @property
     def context(self) -> BatchContext:

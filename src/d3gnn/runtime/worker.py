@@ -36,7 +36,7 @@ from d3gnn.runtime.state_backend import MappedBackend
 from d3gnn.runtime.timers import Timers
 from d3gnn.runtime.transport import InlineTransport, OutboxTransport
 from d3gnn.runtime.version import BatchVersion
-from d3gnn.store.models import get_model
+from d3gnn.store.models import find_model, get_model
 from d3gnn.store.store import Store
 
 #: Stands for the batch in the version of a part whose last batch was interrupted.
@@ -70,6 +70,7 @@ class Worker:
 
     def __init__(self, plan: Plan, query: str) -> None:
         self.plan, self.query = plan, query
+        self.model_version = plan.model_version
         torch.set_num_threads(1)  # the tasks are the parallelism
         # Each query has a folder of its own: arrays of an earlier query, whose checkpoint was deleted, must
         # not be taken for this one's.
@@ -92,7 +93,23 @@ class Worker:
     def model(self) -> GNN:
         """The model, from the store."""
         self.plan.register_plugins()
-        return get_model(Store(self.plan.store), self.plan.model).prepared()
+        store, path = Store(self.plan.store), self.plan.model
+        if self.model_version != self.plan.model_version:
+            path = find_model(store, self.model_version).path
+        return get_model(store, path).prepared()
+
+    def use_model(self, version: int) -> None:
+        """Compute with this version of the model, 0 for that of the plan, from now on."""
+        version = version or self.plan.model_version
+        if version != self.model_version:
+            self.model_version = version
+            self.__dict__.pop("model", None)
+            self._drop_operators()
+            self.state.close_operators()  # rows of another model have other widths
+
+    def _drop_operators(self) -> None:
+        """Drop all operators behind Partition."""
+        self._operators.clear()
 
     @cached_property
     def partition(self) -> Partition:
@@ -158,6 +175,7 @@ class Worker:
         """Run one batch of an operator part over its packets from this many source parts."""
         inbox = Inbox.of(packets, sources)
         version = inbox.version
+        self.use_model(version.model)
         state = self.state.open(name, part)
         operator = self.operator(name)
         with state.locked(), finishing():

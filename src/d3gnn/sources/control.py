@@ -167,9 +167,10 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         # Workers end when they have nothing to do; this process lives as long as the query.
         self._in_use.mark_existing()
         if not self._has_fingerprint:
-            if ConfigFingerprint.peek(f"{folder}/partition/0") != watched.config_fingerprint:
+            built_with = ConfigFingerprint.peek(f"{folder}/partition/0")
+            if built_with is None or not built_with.covers(watched.config_fingerprint):
                 return True
-            self._has_fingerprint = True  # it does not change during a run
+            self._has_fingerprint = True  # from now on, only commands change it
         if watched.expires and self._until is None:
             next_expiry = read_next_expiry(folder)
             if next_expiry is None or next_expiry <= time.time_ns() // 1000:  # none: deleted with the arrays

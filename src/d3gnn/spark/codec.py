@@ -85,6 +85,6 @@ def _row_metrics(blocks: list[Block]) -> dict[str, Any]:
 def _batches(plan: Plan, part: int, blocks: list[Block], version: BatchVersion) -> Iterator[pa.RecordBatch]:
     """The output rows of a part, with the part as their first column."""
     spec = OutputSpec.of(plan.chain, plan.config)
-    for batch in spec.batches(blocks, version.batch, plan.model_version, most=_ROWS):
+    for batch in spec.batches(blocks, version.batch, version.model, most=_ROWS):
         parts = pa.repeat(pa.scalar(part, pa.int32()), batch.num_rows)
         yield pa.RecordBatch.from_arrays([parts, *batch.columns], ["part", *batch.schema.names])

@@ -1,4 +1,6 @@
-"""Commands to a pipeline while it runs: refresh, drain, and how much is pending; to a stopped one: forget."""
+"""Commands to a pipeline while it runs: refresh, drain, another model, and how much is pending; to a stopped
+one: forget.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +9,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from d3gnn.events import Key
+from d3gnn.nn.model import GNN
 from d3gnn.runtime.erasure import Erasure, forget
+from d3gnn.runtime.rollout import deploy
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
+from d3gnn.store.models import ModelVersion, list_models
 from d3gnn.store.store import Store
 
 
@@ -42,6 +47,26 @@ class PipelineCommands(ABC):
         store, arrays = self._folders()
         outputs = [output] if isinstance(output, str | Path) else output
         return forget(store, ids, outputs=outputs, arrays=arrays, dry_run=dry_run)
+
+    def deploy(self, model: GNN | int | str, name: str | None = None) -> ModelVersion:
+        """Switch to another model without a stop; returns its version.
+
+        The next batch rebuilds all state with it, and emits every output again. Later starts with the same
+        `StreamingGNN` keep it.
+
+        model:
+            A new model, or a version that the store has, by its number or name: a rollback. A model that the
+            store has is the same version as before. It must have as many layers as the running one, the same
+            width of input and the same kind of head; hidden and output widths, kinds of layers and weights
+            are free. `ModelMismatch` names what differs.
+        name:
+            Name of a new model, such as `june`; by default `v2` for version 2.
+        """
+        return deploy(Store(self._folders()[0]), model, name)
+
+    def models(self) -> list[ModelVersion]:
+        """All versions of the model, from the first one on: `version`, `name` and `digest`."""
+        return list_models(Store(self._folders()[0]))
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""

@@ -5,7 +5,7 @@ Everything here is column expressions, which Spark compiles into the plan. No Py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -24,6 +24,10 @@ EVENT_COLUMNS = (
     "ttl",
 )  # fmt: skip
 
+#: The columns of the events that `from_edges` and its like return, each in one type.
+SHARED_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in ("partition", "offset"))
+_OPTIONAL = ("dst", "key", "feature", "value", "arrival")
+_ABSENT = "_d3gnn_absent"
 _MICROS_PER_DAY = 86_400_000_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _NUMBERS = (*_INTEGERS, T.FloatType, T.DoubleType, T.DecimalType)
@@ -80,11 +84,9 @@ def from_edges(
     columns = {name: F.col(column).alias(name) for name, column in given.items() if column is not None}
     edges = df.select(*columns.values())
     types = {field.name: field.dataType for field in edges.schema}
-    converters = _EDGE_LIST | dict.fromkeys(("src", "dst"), _one_type(types["src"], types["dst"]))
+    converters = _EDGE_LIST | dict.fromkeys(("src", "dst"), one_type(types["src"], types["dst"]))
     found = _convert(edges, converters, {name: column or name for name, column in given.items()})
-    # The columns that every event needs, so that a union with other events fills nothing in with nulls.
-    found = {"op": F.lit("create"), "element": F.lit("edge"), "time": F.lit(0).cast("bigint")} | found
-    return edges.select(*(found[name].alias(name) for name in EVENT_COLUMNS if name in found))
+    return uniform(edges, "edge", found)
 
 
 def from_queries(
@@ -95,12 +97,43 @@ def from_queries(
     A model with a pair head answers them, with the embeddings after their batch. Put them among the events:
 
         queries = d3gnn.from_queries(pairs, src="customer", dst="article")
-        events = events.unionByName(queries, allowMissingColumns=True)
+        events = events.union(queries)
     """
-    return from_edges(df, src, dst, ts, arrival=arrival).withColumn("element", F.lit("query"))
+    found = from_edges(df, src, dst, ts, arrival=arrival)
+    return _marked(found.withColumn("element", F.lit("query")), absent_columns(found))
 
 
-def _one_type(*types: T.DataType) -> _Convert:
+def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFrame:
+    """These columns as events with all of `SHARED_COLUMNS`, so that events of all kinds union as they are."""
+    ids = df.select(found["src"].alias("src")).dtypes[0][1]
+    defaults = {
+        "op": F.lit("create"),
+        "element": F.lit(element),
+        "dst": F.lit(None).cast(ids),
+        "key": F.lit(None),  # without a type: keys are integers or strings
+        "feature": F.lit(None).cast("string"),
+        "value": F.lit(None).cast("array<float>"),
+        "time": F.lit(0).cast("bigint"),
+        "arrival": F.lit(None).cast("bigint"),
+    }
+    columns = {**defaults, **found}
+    frame = df.select(*(columns[name].alias(name) for name in SHARED_COLUMNS))
+    return _marked(frame, [name for name in _OPTIONAL if name not in found])
+
+
+def absent_columns(events: DataFrame) -> Sequence[str]:
+    """The columns that are known to be null in all rows: a pipeline does not have to carry them."""
+    found: Sequence[str] = getattr(events, _ABSENT, ())
+    return found
+
+
+def _marked(frame: DataFrame, absent: Sequence[str]) -> DataFrame:
+    # On the object: what is made of the frame later, such as a union, is another object.
+    setattr(frame, _ABSENT, tuple(absent))
+    return frame
+
+
+def one_type(*types: T.DataType) -> _Convert:
     """Both ends of an edge as integers, or both as strings."""
     texts = not all(isinstance(t, _INTEGERS) for t in types)
 
@@ -134,7 +167,8 @@ def event_columns(df: DataFrame) -> DataFrame:
 
     `op`, `element` and `feature` are strings; `src`, `dst` and `key` bigint or string; `value` array<float>;
     the others bigint, times in microseconds since 1970. Defaults fill missing columns: `op` is `create`,
-    `element` is `edge` if there is a column `dst` and `vertex` if not, `time` is 0, all others are null.
+    `element` is `edge` if there is a column `dst` and `vertex` if not, `time` is 0, all others are null. A
+    null `op` or `element` means the same as a missing column.
     A pipeline does this to its events by itself.
     """
     columns = _normal(df)
@@ -154,6 +188,9 @@ def _normal(df: DataFrame) -> dict[str, Column]:
         "time": F.lit(0).cast("bigint"),
     }
     empty = {name: F.lit(None).cast(types.get(name, "bigint")) for name in EVENT_COLUMNS}
+    for name in ("op", "element"):
+        if name in found:
+            found[name] = F.coalesce(found[name], defaults[name])
     return empty | defaults | found
 
 
@@ -249,8 +286,8 @@ def _reason(event: Mapping[str, Column], schema: GraphSchema) -> Column:
     has_value = width > 0
     declared = _declared_width(element, event["feature"], schema)
     reasons = [
-        (op.isNull() | ~op.isin(*_OPS) | (asks & (op != "create")), Reason.UNKNOWN_OPERATION),
-        (element.isNull() | ~element.isin(*_ELEMENTS), Reason.UNKNOWN_ELEMENT),
+        (~op.isin(*_OPS) | (asks & (op != "create")), Reason.UNKNOWN_OPERATION),
+        (~element.isin(*_ELEMENTS), Reason.UNKNOWN_ELEMENT),
         (event["time"].isNull() | (event["time"] == NO_TIME), Reason.NULL_TIME),
         (event["src"].isNull() | ((is_edge | asks) & event["dst"].isNull()), Reason.NULL_ID),
         (is_edge & event["key"].isNull(), Reason.MISSING_KEY)

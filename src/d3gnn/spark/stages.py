@@ -28,7 +28,7 @@ from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.sources.control import WatchedPipeline, control_stream
 from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
-from d3gnn.spark.frames import EVENT_COLUMNS, event_columns
+from d3gnn.spark.frames import EVENT_COLUMNS, absent_columns, event_columns
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -37,13 +37,14 @@ _YIELD = 2 * 2**20
 
 
 def in_event_format(events: DataFrame) -> DataFrame:
-    """The events with the types of the event format, without columns that they lack."""
+    """The events with the types of the event format, without columns that they lack or that are all null."""
     if not events.isStreaming:
         raise ValueError(
             "events is not a streaming DataFrame: read the source with spark.readStream; for a batch, use "
             "availableNow=True, which ends when everything is processed"
         )
-    return event_columns(events).select(*(c for c in EVENT_COLUMNS if c in events.columns))
+    carried = set(events.columns) - set(absent_columns(events))
+    return event_columns(events).select(*(name for name in EVENT_COLUMNS if name in carried))
 
 
 def with_commands(plan: Plan, events: DataFrame) -> DataFrame:

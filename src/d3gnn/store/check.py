@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from d3gnn.store.dead_letters import read_dead_letters
+from d3gnn.store.deployments import DEPLOYMENTS
 from d3gnn.store.gaps import ranges
 from d3gnn.store.graph_log import GraphLog
-from d3gnn.store.models import read_model_file
+from d3gnn.store.models import NAMES, read_model_file
 from d3gnn.store.names import (
     DEAD_LETTERS,
     LOG,
@@ -129,6 +130,10 @@ def _check_owner(store: Store, report: StoreReport) -> None:
 
 
 def _check_models(store: Store, report: StoreReport) -> None:
+    for folder in (NAMES, DEPLOYMENTS):
+        for name in store.list(folder):
+            with _noting(report, f"{folder}/{name}"):
+                store.read_json(f"{folder}/{name}")
     for match in files_in(store, MODELS, report.strays):
         report.models += 1
         path = f"{MODELS}/{match.string}"

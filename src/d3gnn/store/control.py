@@ -13,8 +13,8 @@ from d3gnn.store.store import Store, StoreError
 __all__ = ["CommandKind", "command", "command_numbers", "drop_commands", "read_command"]
 
 #: `refresh` rebuilds all state from the log, `drain` sends everything that is pending in windows, `tick`
-#: makes a batch, `finish` drains a run that is to end.
-CommandKind = Literal["refresh", "drain", "tick", "finish"]
+#: makes a batch, `finish` drains a run that is to end, `deploy` switches to the model that was deployed last.
+CommandKind = Literal["refresh", "drain", "tick", "finish", "deploy"]
 _KINDS = get_args(CommandKind)
 _NAME = re.compile("[0-9]{12}")
 _LARGEST = 10**12 - 1

@@ -9,10 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, Reason
+from d3gnn.store.entry import KEY_TYPES
 from d3gnn.store.names import dead_letters_path
 from d3gnn.store.seal import Kind, SealBroken, digest_of, open_sealed, seal
 from d3gnn.store.store import Store, StoreDamaged
 from d3gnn.types import Small
+
+#: Stands for a batch: the file without rows.
+_NO_BATCH = 10**12 - 1
 
 
 class DeadLetterFound(RuntimeError):
@@ -33,7 +37,19 @@ def put_dead_letters(store: Store, batch: int, events: EventBatch, status: Small
     table = replace(events.take(dead), origin=None).to_arrow()
     table = table.append_column("reason", pa.array([Reason(int(reason)).text for reason in status[dead]]))
     table = table.append_column("batch", pa.array([batch] * len(dead), pa.int64()))
-    store.create(dead_letters_path(batch), *_sealed(batch, table))
+    # All files have all columns: readers of the folder take the schema of any of them.
+    columns = [
+        table[field.name] if field.name in table.column_names else pa.nulls(len(dead), field.type)
+        for field in _schema(store)
+    ]
+    store.create(dead_letters_path(batch), *_sealed(batch, pa.table(columns, names=_schema(store).names)))
+
+
+def put_no_dead_letters(store: Store) -> None:
+    """Write a file without rows, so that the folder can be read as a table before the first dead letter."""
+    path = dead_letters_path(_NO_BATCH)
+    if not store.exists(path):
+        store.create(path, *_sealed(_NO_BATCH, _schema(store).empty_table()))
 
 
 def replace_dead_letters(store: Store, batch: int, table: pa.Table) -> None:
@@ -73,3 +89,25 @@ def _sealed(batch: int, table: pa.Table) -> list[memoryview]:
 def _mark(batch: int) -> bytes:
     """Ties a file to its batch. The files have no chain."""
     return digest_of(str(batch).encode())
+
+
+def _schema(store: Store) -> pa.Schema:
+    ids, keys = (KEY_TYPES[store.settings[name]] for name in ("ids", "keys"))
+    return pa.schema(
+        {
+            "op": pa.string(),
+            "element": pa.string(),
+            "src": ids,
+            "dst": ids,
+            "key": keys,
+            "feature": pa.string(),
+            "value": pa.large_list(pa.float32()),
+            "time": pa.int64(),
+            "arrival": pa.int64(),
+            "partition": pa.int64(),
+            "offset": pa.int64(),
+            "ttl": pa.int64(),
+            "reason": pa.string(),
+            "batch": pa.int64(),
+        }
+    )

@@ -20,7 +20,8 @@ from d3gnn.types import Small
 
 _FORMAT = 2
 _PREFIX = b"d3gnn."
-_KEY_TYPES = {"int": pa.int64(), "string": pa.large_string()}
+#: The Arrow types of ids and edge keys, by their names in the settings of a store.
+KEY_TYPES = {"int": pa.int64(), "string": pa.large_string()}
 
 # How columns are encoded: few distinct values; numbers close to each other; numbers that do not compress.
 _FEW = ["batch", "op", "element", "feature", "part"]
@@ -88,11 +89,11 @@ class EntryFormat:
         types = {}
         for name in ("ids", "keys"):
             type = settings.get(name)
-            if type not in _KEY_TYPES:
+            if type not in KEY_TYPES:
                 raise StoreError(
                     f"the settings of the store {store} have {name}={type!r}: must be 'int' or 'string'"
                 )
-            types[name] = _KEY_TYPES[type]
+            types[name] = KEY_TYPES[type]
         # Stores whose edges do not expire have no column for lifetimes, as before there were any.
         expires = settings.get("schema", {}).get("ttl") is not None
         self.schema = pa.schema(

@@ -18,6 +18,7 @@ from pyarrow import fs
 
 from d3gnn.private import open_private, private_folder, read_private, resolved
 from d3gnn.store.sealed_json import from_json, to_json
+from d3gnn.store.settings_diff import differences
 
 __all__ = [
     "FORK",
@@ -215,6 +216,16 @@ class Store:
                 return []
         return sorted(info.base_name for info in self._files(folder) if info.base_name[0] != ".")
 
+    def folders(self, folder: str) -> Sequence[str]:
+        """Names of the folders in a folder, sorted; none if there is no such folder."""
+        found = self._fs.get_file_info(fs.FileSelector(self._at(folder), allow_not_found=True))
+        return sorted(info.base_name for info in found if info.type == fs.FileType.Directory)
+
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder with all that is in it, if it is there."""
+        with suppress(FileNotFoundError):
+            self._fs.delete_dir(self._at(path))
+
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
         with suppress(FileNotFoundError):
@@ -259,7 +270,7 @@ class Store:
                 )
             self.write_settings(settings)
         stored = self._read_settings()
-        if different := "; ".join(_differences(stored, here)):
+        if different := "; ".join(differences(stored, here)):
             raise StoreMismatch(
                 f"the store {self.uri} was created with other settings: {different}. Run with the store's "
                 "settings; or write a new store with these from its graph (StreamingGNN.fork, d3gnn fork) "
@@ -375,19 +386,3 @@ def _open(uri: str) -> tuple[fs.FileSystem, str]:
 
 def _nbytes(data: Sequence[Data]) -> int:
     return sum(memoryview(piece).nbytes for piece in data)
-
-
-def _differences(theirs: Mapping[str, Any], mine: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Each setting that differs, as `name is this in the store, and that here`."""
-    for name in [*theirs, *(name for name in mine if name not in theirs)]:
-        full = prefix + name
-        if name not in theirs or name not in mine:
-            there, here = (json.dumps(s[name]) if name in s else "absent" for s in (theirs, mine))
-            yield f"{full} is {there} in the store, and {here} here"
-        elif isinstance(theirs[name], dict) and isinstance(mine[name], dict):
-            yield from _differences(theirs[name], mine[name], f"{full}.")
-            if list(theirs[name]) != list(mine[name]) and set(theirs[name]) == set(mine[name]):
-                there, here = (", ".join(s[name]) for s in (theirs, mine))
-                yield f"{full} are in the order {there} in the store, and {here} here"
-        elif theirs[name] != mine[name]:
-            yield f"{full} is {json.dumps(theirs[name])} in the store, and {json.dumps(mine[name])} here"

@@ -87,10 +87,11 @@ def run(
     """
     console = error_console()
     with user_mistakes(), status(console, "loading ..."):
+        from d3gnn.cli.run.follow import wait_for_files
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
         from d3gnn.cli.run.missing import missing_features
-        from d3gnn.cli.run.recall import recall_or_look
+        from d3gnn.cli.run.recall import Memory, recall_or_look
         from d3gnn.cli.run.settings import graph_schema, limits_of, make_alerts, make_model, with_stored
 
         inputs = Inputs.of(
@@ -102,6 +103,10 @@ def run(
             ts_unit=ts_unit and ts_unit.value,
         )  # fmt: skip
         inputs.check(follow, batch_files, every)
+        is_first = Memory.load(checkpoint) is None
+    if follow and is_first and not wait_for_files(inputs, console):
+        return
+    with user_mistakes():
         memory, again = recall_or_look(inputs, output, checkpoint)
         rule, widths_of_vertices = with_stored(
             parse_missing(missing), named_widths("--vertex-features", vertex_features), checkpoint

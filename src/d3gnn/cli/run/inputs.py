@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, cast
 from d3gnn.sources import EdgeListError
 from d3gnn.sources.files import Found, TimeUnit, look
 from d3gnn.sources.roles import Kind
-from d3gnn.sources.sample import Format
+from d3gnn.sources.sample import Format, visible_files
 
 #: A single file larger than this is cut into pieces, unless --batch is given: a batch must fit into memory.
 CUT_BYTES = 8 << 20
@@ -124,6 +124,14 @@ class Inputs:
             )
         if follow and all(one.path.is_file() for one in self.inputs):
             raise ValueError(f"--follow waits for new files in a folder, but {paths} {are.format('file')}")
+
+    def empty_folders(self) -> list[Path]:
+        """The folders without any content yet, from which nothing can be found out."""
+        return [
+            one.path
+            for one in self.inputs
+            if one.path.is_dir() and not any(file.stat().st_size for file in visible_files(one.path))
+        ]
 
     def prefix(self, one: Input) -> str:
         """What messages about an input begin with: the option, unless it is the only argument."""
