@@ -180,8 +180,8 @@ class Store:
         if different := "; ".join(_differences(stored, here)):
             raise StoreMismatch(
                 f"the store {self.uri} was created with other settings: {different}. Run with the store's "
-                "settings; or write a new store with these from its graph (StreamingGNN.fork, d3gnn fork) and "
-                "start with a new checkpoint. For another graph, name another store (name= or store=)."
+                "settings; or write a new store with these from its graph (StreamingGNN.fork, d3gnn fork) "
+                "and start with a new checkpoint. For another graph, name another store (name= or store=)."
             )
         self._settings = stored
 
