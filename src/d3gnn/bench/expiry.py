@@ -42,8 +42,8 @@ class ExpirySettings:
 
 @dataclass(frozen=True)
 class ExpiryResult(BenchResult):
-    """Medians over the timed batches: microseconds per edge, of CPU time in all operators, which other processes
-    disturb less, and of time in Partition alone.
+    """Medians over the timed batches, in microseconds per edge: CPU time in all operators, which other
+    processes disturb less than elapsed time; and elapsed time in Partition alone.
     """
 
     bench = "expiry"
