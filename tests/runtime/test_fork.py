@@ -65,7 +65,7 @@ def content(folder: str | Path) -> dict[str, tuple[bytes, int]]:
 
 def replayed(log: GraphLog) -> Oracle:
     """The graph that a log creates, row by row; every event of a log must apply."""
-    oracle = Oracle(GraphSchema(**log.store.settings["schema"]))
+    oracle = Oracle(GraphSchema(**log.store.settings["schema"]), replays=True)
     for entry in log.entries():
         assert entry.part.max() < log.store.settings["parts"]
         for i in range(len(entry)):
@@ -244,7 +244,7 @@ def test_an_interrupted_fork_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="is not empty"):
         forked(log, tmp_path / "new", schema)
     (tmp_path / "new" / SETTINGS).unlink()  # it is written last
-    with pytest.raises(StoreError, match="d3gnn fork was interrupted"):
+    with pytest.raises(StoreError, match="`d3gnn fork` was interrupted"):
         Store(tmp_path / "new").fix(log.store.settings)
 
     def fail(done: int, total: int) -> None:

@@ -26,6 +26,7 @@ from d3gnn.runtime.verify import stored_plan
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import Worker
 from d3gnn.spark import session
+from d3gnn.store.sealed_json import from_json, to_json
 from d3gnn.store.store import SETTINGS, Store
 
 Shell = Callable[[str], Any]
@@ -182,6 +183,6 @@ def test_names_that_are_no_names_of_folders(name: Any, tmp_path: Path) -> None:
 def test_a_name_in_the_store_is_checked_too(pipeline: Callable[..., Any], tmp_path: Path) -> None:
     run = pipeline("fraud 2")
     settings = Path(run.plan.store) / SETTINGS
-    settings.write_text(settings.read_text().replace('"fraud 2"', '"x/../../../etc"'))
+    settings.write_bytes(to_json(from_json(settings.read_bytes()) | {"name": "x/../../../etc"}))
     with pytest.raises(ValueError, match=r"^name='x/../../../etc'"):
         stored_plan(run.plan.store)

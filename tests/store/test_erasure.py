@@ -69,7 +69,7 @@ def naming(folder: Path, text: str) -> list[Path]:
 
 def graph(log: GraphLog, upto: int | None = None) -> tuple[set[Key], list[Any], dict[Key, Any]]:
     """Vertices, edges and features that the log creates."""
-    oracle = Oracle(GraphSchema(**log.store.settings["schema"]))
+    oracle = Oracle(GraphSchema(**log.store.settings["schema"]), replays=True)
     for entry in log.entries(upto):
         oracle.apply(entry.events)
     return set(oracle.vertices), sorted(oracle.edges(), key=str), oracle._features

@@ -8,11 +8,12 @@ from d3gnn.events import Key
 class Deletes:
     """The newest time at which each vertex was deleted.
 
-    A delete is forgotten once another vertex is deleted so much later as `bound` says; -1: never.
+    A delete is forgotten once another vertex is deleted so much later as `bound` says; -1: never. With
+    `frozen`, no event is late: it comes from a log.
     """
 
-    def __init__(self, bound: int) -> None:
-        self._bound = bound
+    def __init__(self, bound: int, frozen: bool = False) -> None:
+        self._bound, self._frozen = bound, frozen
         self._times: dict[Key, int] = {}
 
     def add(self, id: Key, time: int) -> None:
@@ -21,6 +22,8 @@ class Deletes:
 
     def are_newer(self, time: int, *ids: Key) -> bool:
         """Whether one of these vertices was deleted later than this, which is not forgotten."""
+        if self._frozen:
+            return False
         return any(id in self._times and time < self._times[id] and self._is_kept(id) for id in ids)
 
     def _is_kept(self, id: Key) -> bool:

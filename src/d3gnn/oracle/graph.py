@@ -36,7 +36,8 @@ class Oracle:
     answers:
         Whether a model answers queries (`PairHead`); without one, every query is a dead letter.
     replays:
-        Whether the events come from a graph log: what expired is among its deletes.
+        Whether the events come from a graph log: they are in order, none is late, and what expired is among
+        the deletes. A snapshot begins with deletes of vertices that do not exist.
 
     >>> from d3gnn.events import delete_vertex, edge
     >>> oracle = Oracle(GraphSchema(features={"x": 2}))
@@ -47,7 +48,7 @@ class Oracle:
     """
 
     def __init__(self, schema: GraphSchema, answers: bool = False, replays: bool = False) -> None:
-        self.schema, self._answers = schema, answers
+        self.schema, self._answers, self._replays = schema, answers, replays
         self._id_type: type[Keys] | None = None
         self._key_type: type[Keys] | None = None
         #: Vertices in the order of their creation, with their features.
@@ -58,7 +59,7 @@ class Oracle:
         self._edge_features: dict[tuple[EdgeName, int], Timed] = {}
         #: Edges at each vertex; a dictionary keeps their order.
         self._incident: dict[Key, dict[EdgeName, None]] = {}
-        self._deletes = Deletes(schema.keep_deletes)
+        self._deletes = Deletes(schema.keep_deletes, frozen=replays)
         #: Labels by id; a label may arrive before its vertex.
         self._labels: dict[Key, Timed] = {}
         self._lifetimes: Lifetimes[EdgeName, Key] = Lifetimes(schema.expiry, frozen=replays)
@@ -90,7 +91,7 @@ class Oracle:
         batch = EventBatch.of(events)
         reasons = self._screen(batch)
         elements, ops, columns = batch.element.tolist(), batch.op.tolist(), columns_of(batch, self.schema)
-        positions = order(batch)
+        positions = None if self._replays else order(batch)
         with _no_collection():
             for i in range(len(batch)) if positions is None else positions.tolist():
                 if reasons[i] is Reason.APPLIED and elements[i] != Element.QUERY:
@@ -258,11 +259,11 @@ class Oracle:
         return reason
 
     def _delete_vertex(self, change: Change) -> Reason:
-        if change.src not in self._features:
+        if change.src in self._features:
+            self._remove_vertex(change.src)
+        elif not self._replays:
             return Reason.NO_SUCH_VERTEX
-        self._remove_vertex(change.src)
-        if change.ttl is None:  # of a log: not one that expired
-            self._deletes.add(change.src, change.time)
+        self._deletes.add(change.src, change.time)
         return Reason.APPLIED
 
     def _remove_vertex(self, id: Key) -> None:

@@ -17,10 +17,11 @@ from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.log_coordinator import LogCoordinator
 from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.rollout import started_with
 from d3gnn.runtime.verify import Verdict, held_embeddings, verify
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.graph_log import GraphLog
-from d3gnn.store.models import put_model
+from d3gnn.store.models import find_model, put_model
 from d3gnn.store.store import Store
 
 __all__ = ["InProcessPipeline"]
@@ -81,16 +82,19 @@ class InProcessPipeline:
                 "keys": "int",
             }
         )
-        path, version = put_model(store, self.model)
+        config = OperatorConfig(self.parts, self.schema)
+        _, given = put_model(store, self.model)
+        deployed = started_with(store, given, self.model, config)
         return Plan(
             name="test",
             store=str(self.store),
             arrays=str(self.arrays),
             partitioner=HDRF(),
             chain=ChainSpec.of(self.model),
-            config=OperatorConfig(self.parts, self.schema),
-            model=path,
-            model_version=version,
+            config=config,
+            model=find_model(store, deployed.model).path,
+            model_version=deployed.model,
+            deployment=deployed.number,
             tasks=self.tasks,
         )
 

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from d3gnn.events import EdgeMode, Event, GraphSchema, Key
+from d3gnn.events.limits import FIRST_REAL_CLOCK, LONGEST_ID
 from d3gnn.testing.streams import Ids
 
 try:
@@ -121,6 +122,7 @@ def schemas(
         edge_features=on_edges,
         label_width=draw(st.integers(1, 2)),
         tombstones=draw(st.sampled_from([None, None, 1, 3])),
+        max_abs=draw(st.sampled_from([None, 100.0])),
         missing=draw(_MISSING),
         **(draw(_LIFETIMES) if expiry else {}),
     )
@@ -284,6 +286,29 @@ def _wrong_key(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
     return event._replace(key=None if schema.edges == "keyed" else 0)
 
 
+def _too_large(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
+    """Bad where the schema has a bound on values, which is always below this one."""
+    event = _event(draw, schema, pool, "create", "feature")
+    return event._replace(value=[1e3] * len(event.value or ()))
+
+
+def _too_far_ahead(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
+    day = 86_400_000_000
+    event = _event(draw, schema, pool, "create", "edge")
+    return event._replace(time=FIRST_REAL_CLOCK + 2 * day, arrival=FIRST_REAL_CLOCK)
+
+
+def _too_long(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
+    event = _event(draw, schema, pool, "create", "edge")
+    if isinstance(event.src, int):  # the ids of a batch have one type
+        return event._replace(src=None)
+    return event._replace(src="x" * (LONGEST_ID + 1))
+
+
+def _wrong_ttl(draw: Draw, schema: GraphSchema, pool: list[Key]) -> Event:
+    return _event(draw, schema, pool, "create", "edge")._replace(ttl=-1)
+
+
 _BAD: list[_BadEventFactory] = [
     _bad_edge(src=None),
     _bad_edge(dst=None),
@@ -301,4 +326,8 @@ _BAD: list[_BadEventFactory] = [
     _bad_feature(op="delete"),
     _wrong_width,
     _not_finite,
+    _too_large,
+    _too_far_ahead,
+    _too_long,
+    _wrong_ttl,
 ]
