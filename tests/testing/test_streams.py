@@ -35,7 +35,7 @@ def test_every_operation_and_reason_shows_up() -> None:
     late: set[tuple[str, str]] = set()
     shapes: set[tuple[bool, bool, bool]] = set()
 
-    @settings(max_examples=350, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=500, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def collect(data: st.DataObject) -> None:
         schema = data.draw(schemas())

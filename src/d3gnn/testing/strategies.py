@@ -327,6 +327,7 @@ _BAD: list[_BadEventFactory] = [
     _bad_feature(value=None),
     _bad_feature(op="delete"),
     _wrong_width,
+    _wrong_width,
     _not_finite,
     _too_large,
     _too_large,
