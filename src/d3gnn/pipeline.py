@@ -201,9 +201,9 @@ class StreamingGNN(PipelineCommands):
         target = dict(options or {}) | {"checkpointLocation": absolute(checkpoint)}
         if output is not None:
             target["path"] = absolute(output)
+            check_output(target["path"], target["checkpointLocation"])
             if format in FILE_FORMATS:
                 SparkCheckpoint(absolute(checkpoint)).check_table(target["path"])
-            check_output(target["path"], target["checkpointLocation"])
         store = self.store or f"{absolute(checkpoint)}/{STORE}"
         spark = events.sparkSession
         name = queryName or free_name(spark, self.name)

@@ -23,7 +23,7 @@ from d3gnn.runtime.timers import pending
 from d3gnn.runtime.worker import Worker
 from d3gnn.store.graph_log import GraphLog, open_store
 from d3gnn.store.models import find_model, get_model
-from d3gnn.store.store import Store
+from d3gnn.store.store import QUERY, Store, StoreDamaged
 from d3gnn.types import Bools, Floats
 
 
@@ -87,6 +87,8 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | Path | None = None) -
     oracle, query = Oracle(plan.config.schema, replays=True), store.owner()
     for entry in log.entries(batch):
         oracle.apply(entry.events)
+    if not query:
+        raise StoreDamaged.of(QUERY, store.uri, "it is missing, but the store has a graph log")
     with between_batches(plan, query) as (worker, version):
         check_position(worker.state.open(PARTITION, 0), log)
         batch = _catch_up(oracle, log, batch, version[1] - 1, worker.folder)

@@ -26,7 +26,7 @@ EVENT_COLUMNS = (
 
 #: The columns of the events that `from_edges` and its like return, each in one type.
 SHARED_COLUMNS = tuple(name for name in EVENT_COLUMNS if name not in ("partition", "offset"))
-_OPTIONAL = ("dst", "key", "feature", "value", "arrival")
+_OPTIONAL = ("dst", "key", "feature", "value", "arrival", "ttl")
 _ABSENT = "_d3gnn_absent"
 _MICROS_PER_DAY = 86_400_000_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -115,6 +115,7 @@ def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFra
         "value": F.lit(None).cast("array<float>"),
         "time": F.lit(0).cast("bigint"),
         "arrival": F.lit(None).cast("bigint"),
+        "ttl": F.lit(None).cast("bigint"),
     }
     columns = {**defaults, **found}
     frame = df.select(*(columns[name].alias(name) for name in SHARED_COLUMNS))
