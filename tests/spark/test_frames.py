@@ -45,7 +45,7 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 def test_edges_without_other_columns(spark: SparkSession) -> None:
     events = from_edges(spark.createDataFrame([(1, 2)], "a int, b smallint"), "a", "b")
     names = {"op": "string", "element": "string", "src": "bigint", "dst": "bigint", "time": "bigint"}
-    more = {"key": "void", "feature": "string", "value": "array<float>", "arrival": "bigint"}
+    more = {"key": "void", "feature": "string", "value": "array<float>", "arrival": "bigint", "ttl": "bigint"}
     assert types(events) == names | more
     assert rows(events.select(*names)) == [("create", "edge", 1, 2, 0)]
 
@@ -77,7 +77,7 @@ def test_edges_with_all_columns(spark: SparkSession) -> None:
     edges = spark.sql("select 'ann' as u, 'bob' as v, 7 as k, 0.5D as weight, 'w' as n, 'update' as what")
     edges = edges.select("*", when.alias("at"), F.lit(5).alias("came"), F.lit(1).alias("more"))
     events = from_edges(edges, "u", "v", "at", "what", "k", "weight", "n", "came")
-    assert events.columns == ["op", "element", "src", "dst", "key", "feature", "value", "time", "arrival"]
+    assert events.columns == list(SHARED_COLUMNS)
     assert rows(events) == [("update", "edge", "ann", "bob", 7, "w", [0.5], 1_700_000_000_000_001, 5)]
 
 

@@ -97,7 +97,8 @@ def fork(
         if means:
             schema = replace(schema, missing=writer.log.feature_means())
             settings["schema"] = schema.to_dict(limits=False)
-        new.create(FORK, to_json({"store": old.uri, "batch": batch, "history": history}))
+        origin = {"store": old.uri, "batch": batch, "history": history, "entries": writer.entries}
+        new.create(FORK, to_json(origin))
         new.write_settings(settings)
     except BaseException:
         with suppress(OSError):

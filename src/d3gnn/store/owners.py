@@ -24,7 +24,7 @@ from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import NO_ENTRY, GraphLog
 from d3gnn.store.input_hash import input_hash
 from d3gnn.store.sealed_json import to_json
-from d3gnn.store.store import OFFSETS, OWNERS, QUERY, Store, StoreInUse
+from d3gnn.store.store import FORK, OFFSETS, OWNERS, QUERY, Store, StoreInUse
 
 __all__ = ["Owner", "Owners"]
 
@@ -81,8 +81,8 @@ class Owners:
         self._store.check_owner()
         first = self._read(QUERY)
         if first is None:
-            last = self._log.last()  # a fork has entries before it has an owner
-            content = {"query": query} | ({} if last is None else {"offset": last + 1})
+            fork = self._read(FORK)  # it has entries before it has an owner
+            content = {"query": query} | ({} if fork is None else {"offset": fork["entries"]})
             self._store.create(QUERY, to_json(content))
             first = self._read(QUERY)
         while True:

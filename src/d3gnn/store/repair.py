@@ -86,9 +86,8 @@ def plan_repair(
     """
     for damage in report.damages:
         # Without its owners, a store does not know which entries belong to which checkpoint.
-        owns = damage.path.split("/")[0] in (OWNERS, OFFSETS) or (
-            damage.path == QUERY and (store.exists(FORK) or store.list(OWNERS))
-        )
+        owns = damage.path.split("/")[0] in (OWNERS, OFFSETS) or damage.path == FORK
+        owns |= damage.path == QUERY and bool(store.list(OWNERS))
         if damage.path == SETTINGS or owns:
             raise StoreDamaged(f"{damage.problem} {damage.path} cannot be repaired.")
     keep = report.intact(last_batch)
