@@ -78,7 +78,7 @@ def test_edges_with_all_columns(spark: SparkSession) -> None:
     edges = edges.select("*", when.alias("at"), F.lit(5).alias("came"), F.lit(1).alias("more"))
     events = from_edges(edges, "u", "v", "at", "what", "k", "weight", "n", "came")
     assert events.columns == list(SHARED_COLUMNS)
-    assert rows(events) == [("update", "edge", "ann", "bob", 7, "w", [0.5], 1_700_000_000_000_001, 5)]
+    assert rows(events) == [("update", "edge", "ann", "bob", 7, "w", [0.5], 1_700_000_000_000_001, 5, None)]
 
 
 def test_ends_have_one_type(spark: SparkSession) -> None:

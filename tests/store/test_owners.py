@@ -15,7 +15,8 @@ from d3gnn.kernel.log import LogEntry
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
 from d3gnn.store.owners import Owner, Owners
-from d3gnn.store.store import Store, StoreInUse
+from d3gnn.store.sealed_json import to_json
+from d3gnn.store.store import FORK, Store, StoreInUse
 
 SCHEMA = GraphSchema(features={"x": 1})
 
@@ -140,5 +141,6 @@ def test_a_batch_that_the_old_query_has_begun(tmp_path: Path) -> None:
 def test_a_fork_has_entries_before_it_has_an_owner(tmp_path: Path) -> None:
     query = Query(Store(tmp_path), "first")
     query.create(0)
+    Store(tmp_path).create(FORK, to_json({"entries": 1}))
     assert [query.run(0), query.run(1)] == [1, 2]
     assert Query(Store(tmp_path), "first").bind() == 1
