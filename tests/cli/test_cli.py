@@ -118,7 +118,7 @@ def test_models_lists_versions_and_switches(tmp_path: Path) -> None:
     _, err = run(*command, "--use", "june")
     assert re.search(rf"2 .*june .*{second.digest} .*current: used from the next batch on", err)
     for arguments, message in [
-        (("--use", "july"), "no model 'july' in the store"),
+        (("--use", "july"), "no model 'july' in models of the store"),
         (("--name", "july"), "--name is for a new model"),
         (("--use", "none.safetensors"), "no model at none.safetensors"),
     ]:

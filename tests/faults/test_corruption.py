@@ -114,7 +114,7 @@ def damage_the_store(folder: Path, dice: random.Random) -> str:
     store = Store(pipeline.store)
     damaged = damage(pipeline.store, dice)
     # An entry that is gone is named by the arrays that have it; a store without settings by its folder.
-    known = ("settings.json", "no model in models")
+    known = ("settings.json", "in models of the store")
     check_exact(pipeline, 6, damaged, known)
     if attempt(lambda: pipeline.run(6, BATCHES[6]), damaged, known):
         check_exact(pipeline, 7, damaged, known)

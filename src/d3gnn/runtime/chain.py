@@ -73,17 +73,14 @@ class Chain:
         for begin, end in pairwise(bounds):
             operators = [build_operator(id, model, config, open_state) for id in self.spec.operators]
             self.lanes.append(Lane(range(begin, end), operators, self.part_seconds))
+        #: Those of the first lane: they show the state of all parts, and the counts of their own.
+        self.operators = self.lanes[0].operators
         self._transport = MemoryTransport(parts)
         self._pool: ThreadPoolExecutor | None = None
         # Busy seconds of each operator; bytes of the topology, which every operator receives, and of the
         # other blocks that each receives. Lists: they change in every step of a small batch.
         self.seconds, self.received = [0.0] * len(self.operators), [0] * len(self.operators)
         self.topology_bytes = 0
-
-    @property
-    def operators(self) -> list[Operator[Any]]:
-        """The operators of the first lane: they show the state of all parts, and the counts of their own."""
-        return self.lanes[0].operators
 
     def counts(self, id: OperatorId) -> Counter[str]:
         """The counts of an operator since the chain was made, over all lanes."""

@@ -92,7 +92,7 @@ def find_model(store: Store, which: int | str) -> ModelVersion:
         if str(which) in (str(each.version), each.name):
             return each
     known = ", ".join(f"{each.version} ({each.name})" for each in versions) or "none"
-    raise ValueError(f"no model {which!r} in the store {store.uri}; it has {known}")
+    raise ValueError(f"no model {which!r} in {MODELS} of the store {store.uri}; it has {known}")
 
 
 def _next_version(store: Store, versions: list[ModelVersion]) -> int:

@@ -18,7 +18,7 @@ from d3gnn.runtime.log_coordinator import LogCoordinator
 from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.rollout import started_with
-from d3gnn.runtime.verify import Verdict, held_embeddings, verify
+from d3gnn.runtime.verify import Verdict, held_embeddings, stored_plan, verify
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.graph_log import GraphLog
 from d3gnn.store.models import find_model, put_model
@@ -129,7 +129,7 @@ class InProcessPipeline:
         for batch in batches:
             oracle.apply(EventBatch.of(batch))
         expected: dict[Key, np.ndarray] = dict(embeddings(self.model, oracle))
-        held = held_embeddings(self.plan(), list(expected))
+        held = held_embeddings(stored_plan(self.store, arrays=str(self.arrays)), list(expected))
         if len(held) < len(expected):
             return float("inf")
         got = np.stack([held[id] for id in expected])
