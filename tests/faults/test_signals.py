@@ -90,7 +90,7 @@ def test_a_signal_to_all_processes_ends_a_run_after_its_batch(tmp_path: Path, na
         run.wait()
     text = log.read_text()
     assert "stopped after" in text
-    assert "4 events in 2 batches" in text
+    assert "4 events in 2 batches" in text, text
     assert "Traceback" not in text
     assert "Exception" not in text
     wait_for(lambda: not any(map(is_alive, processes)))

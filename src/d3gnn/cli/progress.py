@@ -53,6 +53,17 @@ class Watch:
                 return
             time.sleep(_PAUSE)
 
+    def reported(self) -> int:
+        """The number of the newest batch that was reported; -1 before the first one."""
+        return self._next - 1
+
+    def ended(self) -> int:
+        """The number of the newest batch that has ended, also if it was not reported yet."""
+        last = self._running.lastProgress
+        if last is None or not last.observedMetrics:  # an idle query
+            return self.reported()
+        return max(self.reported(), int(last.batchId))
+
     def _new(self) -> list[BatchReport]:
         query = self._running
         last = query.lastProgress

@@ -4,9 +4,9 @@ Spark closes the sockets of idle workers, and of all workers when it ends, a mom
 worker that notices in between reports the end of its input to the closed socket, and pyspark's daemon prints
 the traceback of a BrokenPipeError for it.
 
-A service manager sends SIGTERM to every process of a service. The program that started Spark answers it, and
-stops its queries after their batch; until then the daemon and its workers must live. They end when Java
-closes the daemon's input, which it does together with the SIGTERM that it sends itself.
+A service manager sends SIGTERM to every process of a service, and a terminal SIGHUP. The program that started
+Spark answers it, and stops its queries after their batch; until then the daemon and its workers must live.
+They end when Java closes the daemon's input, which it does together with the SIGTERM that it sends itself.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def _print_exc() -> None:
 
 
 def _unless_terminated(daemon_pid: int) -> Any:
-    """Python's `signal.signal`, which ignores SIGTERM instead of ending the daemon or a worker."""
+    """Python's `signal.signal`, which ignores SIGTERM and SIGHUP instead of ending the daemon or a worker."""
 
     def handle(number: int, handler: Any) -> Any:
         ends_group = os.getpid() == daemon_pid and handler == signal.SIG_DFL  # the daemon, as its last act
-        if number == signal.SIGTERM and not ends_group:
+        if number == signal.SIGHUP or (number == signal.SIGTERM and not ends_group):
             handler = signal.SIG_IGN
         return signal.signal(number, handler)
 

@@ -224,18 +224,21 @@ class Job:
     def _watch(
         self, running: RestartingQuery, folders: list[Path], stopping: Stopping, console: Console
     ) -> tuple[Totals, bool]:
-        totals, asked_at, drained_at = Totals(), -1, -1
+        totals, asked_after, drained_at = Totals(), None, -1
         paths = ", ".join(str(one.path) for one in self.inputs.inputs)
         title = f"{'following' if self.every is not None else 'reading'} {paths}"
         display = Display(console, title, self.rows, Backlog(folders, self.checkpoint))
         with display.shown():
-            for new in Watch(running, f"{self.checkpoint.resolve()}/{STORE}").batches():
+            watch = Watch(running, f"{self.checkpoint.resolve()}/{STORE}")
+            for new in watch.batches():
                 for report in new:
                     totals.add(report)
                 display.update(totals, new, self._doing(running, totals, stopping), running.restarted)
                 if not stopping.asked:
-                    asked_at = totals.batches
-                elif totals.batches > asked_at or not running.status["isTriggerActive"]:
+                    continue
+                if asked_after is None:
+                    asked_after = watch.ended()
+                if watch.reported() > asked_after or not running.status["isTriggerActive"]:
                     if not self._has_to_drain(totals):
                         running.stop()
                         return totals, False
