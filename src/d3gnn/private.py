@@ -3,7 +3,7 @@
 Arrays, sockets and compiled code are kept where every user of the machine may create files, such as /dev/shm
 and /tmp, under names that can be guessed. So folders are made for this user only (mode 0700) and files, too
 (0600). What is there already counts only if it belongs to this user and no other user may change it, and
-symbolic links are not followed: whoever made one decides what is read or emptied through it.
+symbolic links are not followed: the user who made a link chooses the file that is read or emptied.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def is_in_use(folder: Path) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return not _lock_alone(file)
+        return not lock_alone(file)
     finally:
         os.close(file)
 
@@ -92,7 +92,7 @@ def remove_unused(folder: Path) -> bool:
     except FileNotFoundError:
         return True
     try:
-        if not _lock_alone(file):
+        if not lock_alone(file):
             return False
         # Moved first: a query that starts now finds either all of the folder or nothing of it.
         aside = folder.with_name(REMOVED + folder.name.removeprefix(REMOVED))
@@ -105,7 +105,8 @@ def remove_unused(folder: Path) -> bool:
         os.close(file)
 
 
-def _lock_alone(file: int) -> bool:
+def lock_alone(file: int) -> bool:
+    """Lock an open file for this process alone; False if another one has a lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from d3gnn.private import open_private, private_folder
+from d3gnn.runtime.in_use import lock_alone
 from d3gnn.store.store import Store, StoreError
 
 _NAME = ".running"
@@ -34,7 +35,7 @@ def held_stopped(store: Store, arrays: str | Path) -> Iterator[None]:
     """Keep queries from running while the block runs; raises `PipelineRunning` if one does."""
     with _open(store, arrays) as file:
         deadline = time.monotonic() + _PATIENCE
-        while not _locked(file):
+        while not lock_alone(file.fileno()):
             if time.monotonic() > deadline:
                 raise PipelineRunning(
                     f"a query runs on the store {store.uri}: stop it (query.stop(), or Ctrl-C in "
@@ -42,14 +43,6 @@ def held_stopped(store: Store, arrays: str | Path) -> Iterator[None]:
                 )
             time.sleep(0.1)
         yield
-
-
-def _locked(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _open(store: Store, arrays: str | Path) -> IO[bytes]:

@@ -139,7 +139,7 @@ class LocalEngine:
 
         clock:
             The arrival, in microseconds, of events that have none; now, unless given. It never goes back:
-            after a smaller one, it counts on by what the next ones advance.
+            after a smaller one, it advances by as much as the next ones do.
         """
         clock = time.time_ns() // 1000 if clock is None else check_time(clock)
         return self._apply(EventBatch.of(events), clock)

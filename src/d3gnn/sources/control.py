@@ -200,7 +200,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
 class _Clock:
     """The clock of windows, as a process knows that does not see the batches (see `kernel.windows.clock`).
 
-    If the system's clock was set back, it counts on by what the system's clock advances.
+    If the system's clock was set back, it advances by as much as the system's clock does.
     """
 
     def __init__(self) -> None:

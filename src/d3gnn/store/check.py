@@ -82,7 +82,7 @@ class StoreReport:
 
 
 def check_store(store: Store, on_entry: Callable[[int, int], None] = lambda done, total: None) -> StoreReport:
-    """Read and check all files of a store. `on_entry` is told how many of how many entries are done."""
+    """Read and check all files of a store. `on_entry` gets the entries done, and all."""
     report = StoreReport()
     try:
         log = GraphLog(store)

@@ -29,7 +29,7 @@ class Clocks(NamedTuple):
     >>> clocks.seen(EventBatch.of([edge(1, 2, time=60)]), np.array([Reason.APPLIED]))
     Clocks(batch=100, event=60, read=90)
 
-    If the system's clock was set back, they count on by what it advances, until it has caught up:
+    If the system's clock was set back, they advance by as much as it does, until it has caught up:
 
     >>> clocks.at(95)
     Clocks(batch=105, event=40, read=95)
