@@ -9,21 +9,17 @@ sends it whole, in a new epoch, through the same chain: a refresh.
 from __future__ import annotations
 
 import time
-from functools import cache
 
 from d3gnn.events import EventBatch, Reason
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
-from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
-from d3gnn.runtime.plan import Plan
-from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult, Worker
@@ -33,12 +29,6 @@ from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
 from d3gnn.store.owners import Owners
 from d3gnn.store.store import Store
-
-
-@cache
-def coordinator_of(plan: Plan, query: str) -> LogCoordinator:
-    """The coordinator of a query in this process; it remembers what it has read of the store."""
-    return LogCoordinator((ChainWorker if plan.tasks == 1 else Worker).of(plan, query))
 
 
 class LogCoordinator(Coordinator):
@@ -55,8 +45,8 @@ class LogCoordinator(Coordinator):
         # stamped on new, empty ones.
         self._state: MappedPartState
 
-    def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> PartResult:
-        """Process batch number `batch` of the query, with the commands of the control source.
+    def run(self, batch: int, events: EventBatch | None, commands: set[str], run: str = "") -> PartResult:
+        """Process batch number `batch` of a run of the query, with the commands of the control source.
 
         From here on a batch has its number in the log, which differs from the query's own if another query
         owned the store before.
@@ -112,7 +102,7 @@ class LogCoordinator(Coordinator):
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
         worker, plan, state = self._worker, self._plan, self._state
-        epoch = 1 + max(version[0] for version in worker.versions())
+        epoch = self._next_epoch(batch)
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
@@ -146,6 +136,10 @@ class LogCoordinator(Coordinator):
         version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)
         return PlannedBatch(version, clocks, result)
 
+    def _next_epoch(self, batch: int) -> int:
+        """An epoch that no part is at."""
+        return 1 + max(version[0] for version in self._worker.versions())
+
     def _same_settings(self, state: MappedPartState, batch: int) -> bool:
         """Whether state was built with the current model and the settings of this plan.
 
@@ -176,7 +170,7 @@ class LogCoordinator(Coordinator):
         assert digest is not None, "a batch is logged before it is sent"
         write_position(state, digest)
         if self._plan.config.schema.idle is not None:
-            write_next_expiry(worker.folder, worker.partition.next_expiry)
+            worker.write_next_expiry(worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {

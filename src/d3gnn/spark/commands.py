@@ -11,7 +11,9 @@ from pathlib import Path
 from d3gnn.events import Key
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.erasure import Erasure, forget
+from d3gnn.runtime.plan import recorded_homes
 from d3gnn.runtime.rollout import deploy
+from d3gnn.runtime.store_timers import StoreTimers
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
 from d3gnn.store.models import ModelVersion, list_models
@@ -70,5 +72,8 @@ class PipelineCommands(ABC):
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""
-        store, arrays = self._folders()
-        return pending(Path(arrays) / Store(store).owner())
+        folder, arrays = self._folders()
+        store = Store(folder)
+        if recorded_homes(store):
+            return StoreTimers(store).read().pending
+        return pending(Path(arrays) / store.owner())

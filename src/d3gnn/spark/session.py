@@ -17,6 +17,7 @@ from pyspark.sql.utils import is_remote
 
 from d3gnn.cache_dirs import own_cache_dirs, temporary_folder
 from d3gnn.private import NotPrivate
+from d3gnn.spark.cluster_settings import CLUSTER_SETTINGS
 from d3gnn.spark.java import use_java
 from d3gnn.spark.launcher import launcher
 
@@ -141,7 +142,7 @@ def _settings(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if not _is_local(master):
-        return settings
+        return settings | CLUSTER_SETTINGS
     folder = _short_folder()
     quiet = folder / "log4j2.properties"
     quiet.write_text(_LOG4J)

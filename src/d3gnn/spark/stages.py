@@ -25,10 +25,11 @@ from d3gnn.runtime import metrics
 from d3gnn.runtime.metrics import MetricRow
 from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.plan import Plan
-from d3gnn.runtime.worker import PartResult, Worker
+from d3gnn.runtime.worker import PartResult
 from d3gnn.sources.control import WatchedPipeline, control_stream
 from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
 from d3gnn.spark.frames import EVENT_COLUMNS, absent_columns, event_columns
+from d3gnn.spark.homes import at_home
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -53,6 +54,7 @@ def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
     watched = WatchedPipeline(
         plan.arrays, plan.config_fingerprint, plan.config.windowed, by_time=plan.config.clock == "batch",
         expires=plan.config.schema.idle is not None, longest=max(windows, default=0),
+        cluster=bool(plan.homes),
     )  # fmt: skip
     commands = control_stream(events.sparkSession, f"{plan.store}/control", watched=watched)
     command_rows = commands.select(F.col("kind").alias(COMMAND))
@@ -75,14 +77,23 @@ def run_chain(plan: Plan, events: DataFrame, id_type: str, *, read_whole: bool) 
     return _read_by_any_sink(plan, plan.parts, rows, read_whole)
 
 
-def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
-    """Partition and Vertex 0 in one task (with Edge 0 between them in models that need degrees)."""
+def run_inputs(plan: Plan, events: DataFrame, homes: DataFrame | None = None) -> DataFrame:
+    """Partition and Vertex 0 in one task (with Edge 0 between them in models that need degrees).
+
+    On a cluster, that is the first task of the table `homes`, and the others have nothing to do.
+    """
     names = [PARTITION, *plan.chain.inputs]
     columns = _packet_columns(*map(_column, names))
-    packets = _in_one_task(events).mapInArrow(_inputs_task(plan), columns)
+    rows = _in_one_task(events) if homes is None else at_home(events, _first_task(), homes)
+    packets = rows.mapInArrow(_inputs_task(plan), columns)
     for name in names:
         packets = _observe(name, packets, _column(name))
     return packets
+
+
+def _first_task() -> Column:
+    # 0. A plain constant would make Spark plan another join with the homes, which ignores their places.
+    return F.spark_partition_id() * 0
 
 
 def _in_one_task(events: DataFrame) -> DataFrame:
@@ -94,19 +105,27 @@ def _column(operator: OperatorId) -> str:
     return str(operator).replace("-", "_")
 
 
-def run_operator(plan: Plan, name: OperatorId, packets: DataFrame) -> DataFrame:
+def run_operator(
+    plan: Plan, name: OperatorId, packets: DataFrame, homes: DataFrame | None = None
+) -> DataFrame:
     """One operator, all its parts: an exchange, then the packets that it sends."""
     task = _operator_task(plan, name)
-    packets = _exchange(plan, packets).mapInArrow(task, _packet_columns(METRICS))
+    packets = _exchange(plan, packets, homes).mapInArrow(task, _packet_columns(METRICS))
     return _observe(name, packets, METRICS)
 
 
 def run_output(
-    plan: Plan, name: OperatorId, packets: DataFrame, id_type: str, *, read_whole: bool
+    plan: Plan,
+    name: OperatorId,
+    packets: DataFrame,
+    id_type: str,
+    homes: DataFrame | None = None,
+    *,
+    read_whole: bool,
 ) -> DataFrame:
     """The last operator, and the output rows. `read_whole`: the sink is known to read all of them."""
     task = _output_task(plan, name)
-    rows = _exchange(plan, packets).mapInArrow(task, from_arrow_schema(output_schema(plan, id_type)))
+    rows = _exchange(plan, packets, homes).mapInArrow(task, from_arrow_schema(output_schema(plan, id_type)))
     rows = _observe(name, rows, METRICS).drop(METRICS)
     return _read_by_any_sink(plan, plan.tasks, rows, read_whole)
 
@@ -126,18 +145,24 @@ def _packet_columns(*metric_columns: str) -> str:
     return ", ".join(["target int, packet binary", *(f"{name} string" for name in metric_columns)])
 
 
-def _exchange(plan: Plan, packets: DataFrame) -> DataFrame:
-    return packets.select("target", "packet").repartitionById(plan.tasks, _task("target", plan, plan.tasks))
+def _exchange(plan: Plan, packets: DataFrame, homes: DataFrame | None) -> DataFrame:
+    packets, task = packets.select("target", "packet"), _task("target", plan, plan.tasks)
+    return packets.repartitionById(plan.tasks, task) if homes is None else at_home(packets, task, homes)
 
 
 def _task(part: str, plan: Plan, tasks: int) -> Column:
     return F.expr(f"int({part} * {tasks} div {plan.parts})")
 
 
-def _batch_and_query() -> tuple[int, str]:
+def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("operators run inside Spark tasks")
+    return context
+
+
+def _batch_and_query() -> tuple[int, str]:
+    context = _context()
     batch = context.getLocalProperty("streaming.sql.batchId")
     query = context.getLocalProperty("sql.streaming.queryId")
     if batch is None or query is None:
@@ -147,7 +172,7 @@ def _batch_and_query() -> tuple[int, str]:
 
 def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.runtime.log_coordinator import coordinator_of
+        from d3gnn.runtime.workers import coordinator_of
 
         number, query = _batch_and_query()
         yield from chain_rows(plan, schema, coordinator_of(plan, query).run(number, *read_rows(batches)))
@@ -157,12 +182,14 @@ def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
 
 def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.runtime.log_coordinator import coordinator_of
+        from d3gnn.runtime.workers import coordinator_of, worker_of
 
         number, query = _batch_and_query()
         events, commands = read_rows(batches)
-        worker = Worker.of(plan, query)
-        first = coordinator_of(plan, query).run(number, events, commands)
+        if plan.homes and not _is_first_task(events is not None or bool(commands)):
+            return
+        worker = worker_of(plan, query)
+        first = coordinator_of(plan, query).run(number, events, commands, _run_of_query())
         sent = [first.packets]
         by_part: dict[OperatorId, list[dict[str, int] | None]] = {
             PARTITION: [first.metrics, *[None] * plan.parts]
@@ -185,6 +212,21 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     return task
 
 
+def _is_first_task(has_rows: bool) -> bool:
+    """Whether this is the task of Partition. In a batch without rows, only its number tells."""
+    number = _context().partitionId()
+    if number and has_rows:
+        raise RuntimeError(
+            f"rows for the task of Partition are in task {number}: Spark has not planned the exchange by task"
+        )
+    return number == 0
+
+
+def _run_of_query() -> str:
+    """Spark's id of the run of the query, which every restart changes."""
+    return _context().getLocalProperty("spark.jobGroup.id") or ""
+
+
 def _operator_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
         for part, done in _run_parts(plan, name, batches):
@@ -203,9 +245,11 @@ def _output_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:
 
 def _run_parts(plan: Plan, name: OperatorId, batches: Batches) -> Iterator[tuple[int, PartResult]]:
     """Run an operator on the parts of this task; each got a packet from every part before it."""
+    from d3gnn.runtime.workers import worker_of
+
     _, query = _batch_and_query()
     for part, packets in _by_target(batches):
-        yield part, Worker.of(plan, query).run(name, part, packets, sources=plan.parts)
+        yield part, worker_of(plan, query).run(name, part, packets, sources=plan.parts)
 
 
 def _by_target(batches: Batches) -> Iterator[tuple[int, list[memoryview]]]:
