@@ -7,7 +7,6 @@ has lost it marks the epoch in the store (`ClusterWorker`), and Partition starts
 from __future__ import annotations
 
 import logging
-import time
 
 from d3gnn.events import EventBatch
 from d3gnn.kernel.mapped_state import StateLost
@@ -17,7 +16,7 @@ from d3gnn.runtime.coordinator import PlannedBatch
 from d3gnn.runtime.log_coordinator import LogCoordinator
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult
-from d3gnn.store.epochs import Epoch, StoreUnreachable
+from d3gnn.store.epochs import StoreUnreachable
 
 log = logging.getLogger("d3gnn")
 

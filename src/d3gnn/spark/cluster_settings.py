@@ -79,8 +79,8 @@ def check_slots(spark: SparkSession, found: Sequence[Executor], hosts: Sequence[
         slots = sum(each.cores // per_task for each in found if each.host == host)
         if slots < (needed := hosts.count(host)):
             raise HomesError(
-                f"{needed} tasks have their home on {host}, whose executors have {slots} slots: set tasks= to "
-                f"fewer tasks (the cluster has {len(found)} executors), or give executors more cores "
+                f"{needed} tasks have their home on {host}, whose executors have {slots} slots: set tasks= "
+                f"to fewer tasks (the cluster has {len(found)} executors), or give executors more cores "
                 "(spark.executor.cores)"
             )
 

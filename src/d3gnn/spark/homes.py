@@ -13,11 +13,13 @@ move to another machine, although its arrays are still on the old one.
 from __future__ import annotations
 
 import logging
+import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -50,7 +52,9 @@ def executors(spark: SparkSession) -> list[Executor]:
     found = spark.sparkContext._jsc.sc().statusStore().executorList(True)
     every = [found.apply(i) for i in range(found.size())]
     alive = [each for each in every if each.isActive() and each.id() != "driver"]
-    return sorted(Executor(each.hostPort().rpartition(":")[0], each.id(), each.totalCores()) for each in alive)
+    return sorted(
+        Executor(each.hostPort().rpartition(":")[0], each.id(), each.totalCores()) for each in alive
+    )
 
 
 def wait_for_executors(spark: SparkSession, wanted: int = 0) -> list[Executor]:
@@ -82,7 +86,8 @@ def hosts_of_tasks(found: Sequence[Executor], tasks: int) -> list[str]:
 
 def homes_table(spark: SparkSession, hosts: Sequence[str]) -> DataFrame:
     """A table with a row for each task, whose partition prefers the task's host."""
-    hosts = [*hosts, *hosts[-1:] * (_LEAST - len(hosts))]
+    hosts = list(hosts)
+    hosts += hosts[-1:] * (_LEAST - len(hosts))
     with _without_adaptive(spark):  # which does not show how a table is partitioned
         rows = spark.range(0, len(hosts), 1, len(hosts)).select(F.col("id").cast("int").alias(TASK))
         rows = rows.repartitionById(len(hosts), F.col(TASK))
@@ -106,6 +111,23 @@ def at_home(rows: DataFrame, task: Column, homes: DataFrame) -> DataFrame:
     placed = rows.withColumn(TASK, task).repartitionById(tasks, F.col(TASK))
     # Without the hint, Spark would broadcast the homes, and their places with them.
     return placed.join(homes.hint("shuffle_hash"), TASK).drop(TASK)
+
+
+def ask(homes: DataFrame, question: Callable[[int], Any]) -> list[Any]:
+    """What a function answers in the home of each task, in their order; it gets the number of the task."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(TASK).to_pylist():
+                answer = pickle.dumps((task, question(task)))
+                yield pa.RecordBatch.from_pydict({"answer": pa.array([answer], pa.binary())})
+
+    rows = homes.mapInArrow(run, "answer binary").collect()
+    return [answer for _, answer in sorted((pickle.loads(row.answer) for row in rows), key=_task_of)]
+
+
+def _task_of(answer: tuple[int, Any]) -> int:
+    return answer[0]
 
 
 def _preferring(spark: SparkSession, rows: DataFrame, hosts: Sequence[str]) -> DataFrame:

@@ -117,7 +117,9 @@ class SparkCluster:
         while line not in log.read_text(errors="replace"):
             ended = self._processes[f"{name} {what}"].poll() is not None
             if ended or time.monotonic() > deadline:
-                raise RuntimeError(f"Spark did not start on {name}: {log.read_text(errors='replace')[-2000:]}")
+                raise RuntimeError(
+                    f"Spark did not start on {name}: {log.read_text(errors='replace')[-2000:]}"
+                )
             time.sleep(0.1)
 
 
@@ -127,4 +129,3 @@ def _parent(pid: int) -> int:
     except OSError:
         return 0
     return int(status.rpartition(")")[2].split()[1])
-
