@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from d3gnn.events import EventBatch
-from d3gnn.kernel.mapped_state import StateLost
 from d3gnn.private import NotPrivate
 from d3gnn.runtime.cluster_worker import ClusterWorker
 from d3gnn.runtime.coordinator import PlannedBatch
@@ -27,10 +26,8 @@ class ClusterCoordinator(LogCoordinator):
     def __init__(self, worker: ClusterWorker) -> None:
         super().__init__(worker)
         self._epochs = worker.epochs
-        self._run = ""
 
-    def run(self, batch: int, events: EventBatch | None, commands: set[str], run: str = "") -> PartResult:
-        self._run = run
+    def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> PartResult:
         try:
             self._epochs.require_store()
             return super().run(batch, events, commands)
@@ -44,15 +41,15 @@ class ClusterCoordinator(LogCoordinator):
     def _is_whole(self, version: BatchVersion) -> bool:
         return self._epochs.is_current(version.epoch) and super()._is_whole(version)
 
+    def _is_newest(self, version: BatchVersion) -> bool:
+        return self._epochs.is_current(version.epoch) and super()._is_newest(version)
+
     def _next_epoch(self, batch: int) -> int:
         newest = self._epochs.newest()
-        if newest is not None and self._run and (newest.run, newest.batch) == (self._run, batch):
-            # Parts of the next operators may have the epoch that the first attempt has begun.
-            raise StateLost(
-                f"batch {batch} has begun epoch {newest.number} in this run already, and is attempted again "
-                "by Spark: only a new run of the query may rebuild the state once more"
-            )
-        return self._epochs.begin(batch, self._run, self._wanted).value
+        if newest is not None:
+            why = self._epochs.why_lost(newest.value) or "the task of Partition has no state of it"
+            log.warning("batch %d rebuilds all state: epoch %d is over: %s", batch, newest.number, why)
+        return self._epochs.begin(batch, self._worker.query_run.number, self._wanted).value
 
     def _send(self, planned: PlannedBatch, begun: float, is_settled: bool = True) -> PartResult:
         sent = super()._send(planned, begun, is_settled)

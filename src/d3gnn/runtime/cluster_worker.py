@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property
 
 from d3gnn.kernel.blocks import Block
-from d3gnn.kernel.mapped_state import StateLost
+from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION, OperatorId
 from d3gnn.runtime.host_folder import host_folder_id
 from d3gnn.runtime.packets import MAX_BYTES, Bytes, Inbox, PacketHeader, Packets
@@ -23,7 +23,7 @@ from d3gnn.runtime.transport import OutboxTransport
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.epochs import Epochs
-from d3gnn.store.store import Store
+from d3gnn.store.runs import Run
 
 log = logging.getLogger("d3gnn")
 
@@ -31,15 +31,15 @@ log = logging.getLogger("d3gnn")
 class ClusterWorker(Worker):
     """Some operators of a plan in one worker process of a cluster."""
 
-    def __init__(self, plan: Plan, query: str) -> None:
-        super().__init__(plan, query)
-        self.epochs = Epochs(Store(plan.store))
+    def __init__(self, plan: Plan, query: str, query_run: Run | None = None) -> None:
+        super().__init__(plan, query, query_run)
+        self.epochs = Epochs(self.store)
         self._outbox = NearAndFarTransport(plan, self.outbox)
 
     @cached_property
     def timers(self) -> StoreTimers:  # type: ignore[override]
         """The timers of the query, in the store."""
-        return StoreTimers(Store(self.plan.store))
+        return StoreTimers(self.store)
 
     def write_next_expiry(self, time: int) -> None:
         self.timers.write_next_expiry(time)
@@ -47,6 +47,11 @@ class ClusterWorker(Worker):
     def versions(self) -> list[tuple[int, int]]:
         """The versions of the parts in the task of Partition; those of others are on other machines."""
         return self._versions_of([PARTITION, *self.plan.chain.inputs])
+
+    def states_behind(self) -> Iterator[MappedPartState]:
+        for id in self.plan.chain.inputs:
+            for part in range(self.plan.parts):
+                yield self.state.open(id, part)
 
     def run(self, name: OperatorId, part: int, packets: Iterable[Bytes], sources: int) -> PartResult:
         packets = list(packets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from d3gnn.kernel.aggregators import Aggregator
@@ -17,6 +17,7 @@ from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.private import resolved
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.store.runs import Run
 from d3gnn.store.store import Store
 
 #: A file system in memory.
@@ -56,6 +57,9 @@ class Plan:
     threads: int = 1
     #: On a cluster: the host of each task. Empty if all tasks run on the host of the driver.
     homes: tuple[str, ...] = ()
+    #: The run of the query; None where another program starts it. Worker processes serve one run after the
+    #: other with what they have loaded.
+    run: Run | None = field(default=None, compare=False)
     #: Classes of the model that are not part of d3gnn: a worker looks them up by name.
     plugins: tuple[type, ...] = ()
 

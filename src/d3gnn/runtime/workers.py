@@ -12,15 +12,12 @@ from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.worker import Worker
 
 
-def worker_of(plan: Plan, query: str) -> Worker:
-    """The worker of a query in this process."""
-    if plan.homes:
-        return ClusterWorker.of(plan, query)
-    return ChainWorker.of(plan, query) if plan.in_one_task else Worker.of(plan, query)
+def worker_class(plan: Plan) -> type[Worker]:
+    """The class of the workers of a plan."""
+    return ClusterWorker if plan.homes else ChainWorker if plan.in_one_task else Worker
 
 
 @cache
-def coordinator_of(plan: Plan, query: str) -> LogCoordinator:
-    """The coordinator of a query in this process; it remembers what it has read of the store."""
-    worker = worker_of(plan, query)
+def coordinator_of(worker: Worker) -> LogCoordinator:
+    """The coordinator of a worker's query in this process; it remembers what it has read of the store."""
     return ClusterCoordinator(worker) if isinstance(worker, ClusterWorker) else LogCoordinator(worker)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -30,6 +29,7 @@ from d3gnn.sources.control import WatchedPipeline, control_stream
 from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
 from d3gnn.spark.frames import EVENT_COLUMNS, absent_columns, event_columns
 from d3gnn.spark.homes import at_home
+from d3gnn.spark.task import QueryTask
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -154,42 +154,26 @@ def _task(part: str, plan: Plan, tasks: int) -> Column:
     return F.expr(f"int({part} * {tasks} div {plan.parts})")
 
 
-def _context() -> TaskContext:
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("operators run inside Spark tasks")
-    return context
-
-
-def _batch_and_query() -> tuple[int, str]:
-    context = _context()
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    query = context.getLocalProperty("sql.streaming.queryId")
-    if batch is None or query is None:
-        raise RuntimeError("the events are a batch DataFrame; a pipeline needs a streaming one (readStream)")
-    return int(batch), query
-
-
 def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
         from d3gnn.runtime.workers import coordinator_of
 
-        number, query = _batch_and_query()
-        yield from chain_rows(plan, schema, coordinator_of(plan, query).run(number, *read_rows(batches)))
+        current = QueryTask.current()
+        coordinator = coordinator_of(current.worker(plan))
+        yield from chain_rows(plan, schema, coordinator.run(current.batch, *read_rows(batches)))
 
     return task
 
 
 def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.runtime.workers import coordinator_of, worker_of
+        from d3gnn.runtime.workers import coordinator_of
 
-        number, query = _batch_and_query()
-        events, commands = read_rows(batches)
-        if plan.homes and not _is_first_task(events is not None or bool(commands)):
+        current, (events, commands) = QueryTask.current(), read_rows(batches)
+        if plan.homes and not _is_first(current, events is not None or bool(commands)):
             return
-        worker = worker_of(plan, query)
-        first = coordinator_of(plan, query).run(number, events, commands, _run_of_query())
+        worker = current.worker(plan)
+        first = coordinator_of(worker).run(current.batch, events, commands)
         sent = [first.packets]
         by_part: dict[OperatorId, list[dict[str, int] | None]] = {
             PARTITION: [first.metrics, *[None] * plan.parts]
@@ -212,19 +196,14 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     return task
 
 
-def _is_first_task(has_rows: bool) -> bool:
+def _is_first(task: QueryTask, has_rows: bool) -> bool:
     """Whether this is the task of Partition. In a batch without rows, only its number tells."""
-    number = _context().partitionId()
-    if number and has_rows:
+    if task.number and has_rows:
         raise RuntimeError(
-            f"rows for the task of Partition are in task {number}: Spark has not planned the exchange by task"
+            f"rows for the task of Partition are in task {task.number}: Spark has not planned the exchange "
+            "by task"
         )
-    return number == 0
-
-
-def _run_of_query() -> str:
-    """Spark's id of the run of the query, which every restart changes."""
-    return _context().getLocalProperty("spark.jobGroup.id") or ""
+    return task.number == 0
 
 
 def _operator_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:
@@ -245,11 +224,9 @@ def _output_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:
 
 def _run_parts(plan: Plan, name: OperatorId, batches: Batches) -> Iterator[tuple[int, PartResult]]:
     """Run an operator on the parts of this task; each got a packet from every part before it."""
-    from d3gnn.runtime.workers import worker_of
-
-    _, query = _batch_and_query()
+    worker = QueryTask.current().worker(plan)
     for part, packets in _by_target(batches):
-        yield part, worker_of(plan, query).run(name, part, packets, sources=plan.parts)
+        yield part, worker.run(name, part, packets, sources=plan.parts)
 
 
 def _by_target(batches: Batches) -> Iterator[tuple[int, list[memoryview]]]:

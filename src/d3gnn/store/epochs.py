@@ -38,7 +38,7 @@ class Epoch(NamedTuple):
     value: int
     #: The batch of the log that started it, and the run of the query.
     batch: int
-    run: str
+    run: int
     #: The model and the settings that its state was built with.
     built_with: tuple[int, ...] = ()
 
@@ -49,7 +49,7 @@ class Epochs:
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
     >>> epochs = Epochs(store)
-    >>> first = epochs.begin(batch=0, run="a")
+    >>> first = epochs.begin(batch=0, run=1)
     >>> epochs.is_current(first.value), epochs.is_current(first.value + 1)
     (True, False)
     >>> epochs.lose(first.value, "edge-1, part 0, on h2: no arrays")
@@ -73,7 +73,7 @@ class Epochs:
         newest = self.newest()
         return newest is not None and newest.value == value and not self.is_lost(value)
 
-    def begin(self, batch: int, run: str, built_with: Sequence[int] = ()) -> Epoch:
+    def begin(self, batch: int, run: int, built_with: Sequence[int] = ()) -> Epoch:
         """Start the next epoch."""
         while True:
             newest = self.newest()
