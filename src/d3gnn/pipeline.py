@@ -229,7 +229,9 @@ class StreamingGNN(PipelineCommands):
             with planned_once(spark):
                 return (writer.trigger(**trigger) if trigger else writer).start()
 
-        return RestartingQuery(begin, restarts, store=store, arrays=self._arrays(store))
+        return RestartingQuery(
+            begin, restarts, store=store, arrays=self._arrays(store), on_cluster=not is_local(spark)
+        )
 
     def plan(self, types: dict[str, str], store: str | None = None) -> Plan:
         """The plan that tasks run, for event columns of these Spark types; writes the store's settings."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,8 +29,9 @@ def storage() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def cluster(storage: Path) -> Iterator[SparkCluster]:
-    """A master and two workers, on three machines."""
-    with Machines(3, storage / "machines") as machines, SparkCluster(machines) as spark:
+    """A master and two or, with D3GNN_THOROUGH=1, three workers, each on a machine of its own."""
+    number = 4 if "D3GNN_THOROUGH" in os.environ else 3
+    with Machines(number, storage / "machines") as machines, SparkCluster(machines) as spark:
         yield spark
 
 

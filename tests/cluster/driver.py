@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import traceback
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,15 @@ class Calls:
         if window:
             settings["window"] = Tumbling(window)
         self.runs[folder] = PipelineRun(
-            self.spark, folder, schema, parts, model=sage_from_widths((3, 4, 2), seed=1), arrays=None,
-            **settings,
+            self.spark, folder, schema, parts, model=sage_from_widths((3, 4, 2), seed=1), **settings,
         )  # fmt: skip
+
+    def read(self, folder: str, **stream: int) -> None:
+        """Take over from an earlier driver, which has written these batches, and may have died."""
+        files = self.runs[folder].checker.files
+        vars(files)["write"] = lambda batch: None
+        self.write(folder, **stream)
+        del vars(files)["write"]
 
     def write(self, folder: str, batches: int, seed: int = 4, size: int = 40) -> None:
         """Write batches of random events, deletes among them."""
@@ -61,6 +68,35 @@ class Calls:
         """Compare the output, and the state on all machines, with the oracle."""
         run = self.runs[folder]
         run.check_drained() if drained else run.check()
+
+    def fixed_streams(self, folder: str, parts: int) -> dict[str, tuple[int, int]]:
+        """Run every fixed stream; returns how often each has rebuilt its state, and how often it may."""
+        module, found = _module("test_fixed_streams"), {}
+        for number, (name, stream) in enumerate(module.STREAMS.items()):
+            place = Path(folder) / str(number)
+            [run] = module.pipelines_of(stream, self.spark, place, [parts])
+            module.run_all(stream, [run])
+            run.check()
+            found[name] = (
+                len(list((place / str(parts) / "store" / "epochs").iterdir())),
+                len(module.runs_of(stream)),
+            )
+        return found
+
+    def same_rows(self, folder: str, kind: str) -> None:
+        """Compare the rows of a model with a head with those of LocalEngine."""
+        _module("test_hosts").test_the_same_columns_and_rows(self.spark, Path(folder), kind, "all")
+
+
+def _module(name: str) -> Any:
+    """A module of the tests on one machine."""
+    path = Path(__file__).parents[1] / "spark" / f"{name}.py"
+    spec = spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def main(master: str, settings: str) -> None:

@@ -65,7 +65,8 @@ class PipelineRun:
         model = model or GraphSAGE(schema.width, 8, 2, 4, seed=3)
         settings = {
             "store": self.folder / "store",
-            "arrays": self.folder / "arrays",
+            # On a cluster, the folder is on storage that all hosts share.
+            "arrays": self.folder / "arrays" if is_local(spark) else None,
             "tasks": self.tasks,
         } | settings
         self.gnn = StreamingGNN(model, name=self.folder.name, parts=parts, schema=schema, **settings)

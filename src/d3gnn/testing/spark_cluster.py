@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +22,8 @@ __all__ = ["SparkCluster"]
 _PORT = 7077
 _DEADLINE = 60.0
 _CLASS = "org.apache.spark.deploy."
-_EXECUTOR = "CoarseGrainedExecutorBackend"
+_SPARK = Path(pyspark.__file__).parent
+_WORKER, _EXECUTOR = "worker.Worker", "CoarseGrainedExecutorBackend"
 
 
 class SparkCluster:
@@ -71,6 +74,30 @@ class SparkCluster:
             "--work-dir", str(work), self.master,
         )  # fmt: skip
 
+    def stop_worker(self, name: str) -> None:
+        """Kill the worker of a machine and its executors; its memory stays."""
+        for pid, line in self.machines.processes(name).items():
+            if _WORKER in line or _EXECUTOR in line:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def wait_for_executors(self) -> None:
+        """Wait until every worker has started an executor for the application that runs."""
+        deadline = time.monotonic() + _DEADLINE
+        while not all(map(self.executors, self.workers)):
+            if time.monotonic() > deadline:
+                raise RuntimeError("not every worker has started an executor")
+            time.sleep(0.1)
+        time.sleep(5)  # until it has registered
+
+    def submit(self, script: Path, log: Path) -> subprocess.Popen[bytes]:
+        """Start a script by `spark-submit` on the first machine."""
+        settings = [f"--conf={name}={value}" for name, value in self.settings().items()]
+        command = [str(_SPARK / "bin" / "spark-submit"), "--master", self.master, *settings, str(script)]
+        environment = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
+        with log.open("ab") as output:
+            return self.machines.start(self.head, command, environment=environment, output=output)
+
     def start_driver(
         self,
         command: Sequence[str],
@@ -96,17 +123,16 @@ class SparkCluster:
         return [pid for pid in python if _parent(pid) in python]
 
     def _start(self, name: str, what: str, *arguments: str) -> None:
-        spark_home = Path(pyspark.__file__).parent
         environment = {
             "JAVA_HOME": str(java_home()),
-            "SPARK_HOME": str(spark_home),
+            "SPARK_HOME": str(_SPARK),
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_LOCAL_DIRS": "/tmp",
             "SPARK_NO_DAEMONIZE": "1",
         }
         log = self._stack.enter_context((self.machines.folder / f"{name}-{what}.log").open("ab"))
-        command = [str(spark_home / "bin" / "spark-class"), _CLASS + what, "--host", name]
+        command = [str(_SPARK / "bin" / "spark-class"), _CLASS + what, "--host", name]
         self._processes[f"{name} {what}"] = self.machines.start(
             name, [*command, "--webui-port", "0", *arguments], environment=environment, output=log
         )
