@@ -171,7 +171,8 @@ class RestartingQuery(PipelineCommands):
 
     def _cause(self, error: Exception) -> str:
         """What a restart cures of an error, in one line; empty if it cures nothing."""
-        reasons, text = _CURABLE, f"{type(error).__name__}: {error}"
+        reasons: tuple[str, ...] = _CURABLE
+        text = f"{type(error).__name__}: {error}"
         if self._on_cluster:  # Spark's own errors are deep in the stack
             reasons, text = _CURABLE_ON_CLUSTER, f"{text}\n{getattr(error, '_stackTrace', '')}"
         found = [line for line in text.splitlines() if any(reason in line for reason in reasons)]

@@ -52,9 +52,8 @@ class SparkCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
+        for what in list(self._processes):
+            self._end(what)
         self._stack.close()
 
     def settings(self, **more: str) -> dict[str, str]:
@@ -133,9 +132,15 @@ class SparkCluster:
         }
         log = self._stack.enter_context((self.machines.folder / f"{name}-{what}.log").open("ab"))
         command = [str(_SPARK / "bin" / "spark-class"), _CLASS + what, "--host", name]
+        self._end(f"{name} {what}")
         self._processes[f"{name} {what}"] = self.machines.start(
             name, [*command, "--webui-port", "0", *arguments], environment=environment, output=log
         )
+
+    def _end(self, what: str) -> None:
+        if (process := self._processes.pop(what, None)) is not None:
+            process.kill()
+            process.wait()
 
     def _wait_for(self, name: str, line: str) -> None:
         what = "master.Master" if name == self.head else "worker.Worker"
