@@ -13,9 +13,12 @@ from typer.testing import CliRunner
 
 from d3gnn import GraphSchema
 from d3gnn.cli import app
+from d3gnn.runtime.in_use import InUse
+from d3gnn.runtime.liveness import mark_running
 from d3gnn.runtime.plan import default_arrays
+from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
-from d3gnn.testing.in_process import InProcessPipeline
+from d3gnn.testing.in_process import QUERY, InProcessPipeline
 
 SCHEMA = GraphSchema(features={"x": 3})
 BATCHES = list(random_batches(SCHEMA, seed=1, n_batches=4, batch_size=20, n_vertices=10))
@@ -87,3 +90,20 @@ def test_repair_asks(pipeline: InProcessPipeline, tmp_path: Path) -> None:
     for path in (pipeline.store / "log").iterdir():
         flip(path)
     assert "nothing of the graph log" in run(*repair, "--yes", code=2)
+
+
+def test_repair_refuses_while_a_query_or_one_of_its_workers_lives(pipeline: InProcessPipeline) -> None:
+    flip(pipeline.store / "log" / "000000000002.parquet")
+    repair, store = ("repair", "--store", pipeline.store, "--yes"), Store(pipeline.store)
+    with mark_running(store, pipeline.arrays):
+        assert f"a query runs on the store {store.uri}: stop it" in run(*repair, code=2)
+    another = pipeline.arrays / QUERY.replace("0", "1")  # of a query that the store belonged to
+    worker = InUse(another, store.uri)
+    worker.mark()
+    assert f"processes use the arrays in {another}" in run(*repair, code=2)
+    worker.close()
+    of_another_store = InUse(pipeline.arrays / QUERY.replace("0", "2"), f"{store.uri}-2")
+    of_another_store.mark()
+    assert pipeline.log.last() == 3
+    assert "done: the log ends with batch 1" in run(*repair, code=0)
+    of_another_store.close()

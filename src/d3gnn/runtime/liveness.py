@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from d3gnn.private import open_private, private_folder
-from d3gnn.runtime.in_use import lock_alone
+from d3gnn.runtime.in_use import is_in_use, lock_alone, store_of
+from d3gnn.runtime.plan import arrays_on_host
 from d3gnn.store.store import Store, StoreError
 
 _NAME = ".running"
@@ -43,6 +44,34 @@ def held_stopped(store: Store, arrays: str | Path) -> Iterator[None]:
                 )
             time.sleep(0.1)
         yield
+
+
+@contextmanager
+def held_unused(store: Store) -> Iterator[None]:
+    """`held_stopped`, where no process of this host uses arrays of the store either: a worker may outlive its
+    query, which was killed, and be in the middle of a batch.
+    """
+    arrays = arrays_on_host(store)
+    with held_stopped(store, arrays):
+        deadline = time.monotonic() + _PATIENCE
+        while used := _used_by(store, Path(arrays)):
+            if time.monotonic() > deadline:
+                raise PipelineRunning(
+                    f"processes use the arrays in {used}, which belong to the store {store.uri}: the workers "
+                    "of a stopped query end a minute after it, or with its Spark session. Wait, or stop the "
+                    "session, then try again"
+                )
+            time.sleep(0.1)
+        yield
+
+
+def _used_by(store: Store, arrays: Path) -> Path | None:
+    """The arrays of a query of this store that a process uses. The folder may have those of several queries,
+    also of queries that the store no longer belongs to, and of other stores.
+    """
+    queries = sorted(arrays.iterdir()) if arrays.is_dir() else []
+    found = (query for query in queries if store_of(query) == store.uri and is_in_use(query))
+    return next(found, None)
 
 
 def _open(store: Store, arrays: str | Path) -> IO[bytes]:
