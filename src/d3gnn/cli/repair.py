@@ -54,7 +54,7 @@ def repair(
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Keep the pipeline of a store from running."""
-    from d3gnn.runtime.liveness import held_unused
+    from d3gnn.runtime.idle import held_idle
     from d3gnn.runtime.plan import absolute
     from d3gnn.store.graph_log import open_store
     from d3gnn.store.store import StoreDamaged
@@ -65,7 +65,7 @@ def _held(folder: Path) -> Iterator[None]:
     except StoreDamaged:  # the check names it, and nothing is repaired
         yield
         return
-    with held_unused(store):
+    with held_idle(store):
         yield
 
 

@@ -135,7 +135,9 @@ def recorded_arrays(store: Store) -> str | None:
 
 
 def arrays_on_host(store: Store) -> str:
-    """The folder for the arrays of a store's pipeline on this host: that of its last start, or the default."""
+    """The folder for the arrays of a store's pipeline on this host: that of its last start, or the default
+    one.
+    """
     return recorded_arrays(store) or default_arrays(store.settings["name"], store.uri)
 
 

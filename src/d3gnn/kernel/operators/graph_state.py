@@ -95,8 +95,8 @@ class GraphState:
         #: Only graphs of which vertices are deleted have this array.
         self._deleted = part_state.array("deleted", np.uint64)
         self._newest_delete: Hashes = part_state.counter("newest_delete").view(np.uint64)
-        #: By vertex: whether a vertex of its id was deleted in the batch that created it. Only graphs that have
-        #: such vertices have this array.
+        #: By vertex: whether a vertex of its id was deleted in the batch that created it. Only graphs that
+        #: have such vertices have this array.
         self._predecessor = part_state.array("predecessor", np.uint8)
         self._replica = part_state.array("replica", np.int32, REPLICA_FIELDS)
         self._parts = part_state.array("parts", np.int64, parts)
