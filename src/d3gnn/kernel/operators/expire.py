@@ -33,7 +33,7 @@ from d3gnn.kernel.expiry_wheel import (
 )
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.apply_events import delete_vertex, remove_edge
-from d3gnn.kernel.operators.decisions import N_ADDS, DecisionRows, make_decisions, named
+from d3gnn.kernel.operators.decisions import N_ADDS, DecisionRows, named, with_room
 from d3gnn.kernel.operators.encode_events import EventEncoder, Events
 from d3gnn.kernel.operators.graph_state import Graph, GraphState, Plain
 from d3gnn.kernel.partitioners.base import CODE, Placement
@@ -96,9 +96,7 @@ class Expirer:
         if not len(edges) and not len(vertices):
             return None
         n, more = len(time), len(edges) + len(vertices)
-        longer = make_decisions(n + more)
-        longer.counts[:] = decisions.counts
-        longer.rows[:, : decisions.rows.shape[1]] = decisions.rows
+        longer = with_room(decisions, n + more)
         src, dst = np.empty((2, len(edges)), np.int32)
         key = np.empty(len(edges), np.int64)
         plain_graph, placement = state.plain_views()
