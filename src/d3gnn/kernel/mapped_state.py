@@ -98,7 +98,7 @@ def _checksum(folder: Path, header: Ints) -> int:
             size = os.fstat(file).st_size
             found = zlib.crc32(f"{path.name} {size}".encode(), found)
             if size:
-                found = zlib.crc32(memoryview(map_file(file, size)), found)
+                found = zlib.crc32(map_file(file, size).data, found)
         finally:
             os.close(file)
     return 1 << 32 | found

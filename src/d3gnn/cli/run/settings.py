@@ -44,6 +44,7 @@ def graph_schema(
     if missing is None:
         has_values = any(of.width for name, of in found.items() if name != "labels")
         missing = schema.missing or ("zero" if features or schema.features or has_values else None)
+    lives: dict[str, Any] = {name: given or getattr(schema, name) for name, given in lifetimes.items()}
     return replace(
         schema,
         edges=cast(EdgeMode, edges) if edges else schema.edges,
@@ -52,7 +53,7 @@ def graph_schema(
         edge_features=edge_features or schema.edge_features,
         label_width=label_width or in_labels or schema.label_width,
         missing=missing,
-        **{name: given or getattr(schema, name) for name, given in lifetimes.items()},
+        **lives,
         **limits,
     )
 

@@ -178,12 +178,16 @@ def _remove_edges(
     found = 0
     last = len(edges) - 1
     for i in range(len(edges)):
-        far, near = edges[min(last, i + 2 * AHEAD)], edges[min(last, i + AHEAD)]
+        far, near = edges[min(last, i + 3 * AHEAD)], edges[min(last, i + 2 * AHEAD)]
         fetch(table.fields, far)
         fetch(table.key, far)
-        fetch(table.table, home_of(table, table.fields[near, U], table.fields[near, V], table.key[near]))
-        fetch(g.placement.vertex, table.fields[near, U])
-        fetch(g.placement.vertex, table.fields[near, V])
+        u, v = table.fields[near, U], table.fields[near, V]
+        fetch(table.table, home_of(table, u, v, table.key[near]))
+        fetch(g.placement.vertex, u)
+        fetch(g.placement.vertex, v)
+        next = edges[min(last, i + AHEAD)]
+        fetch(g.live, g.placement.vertex[table.fields[next, U], CODE])
+        fetch(g.live, g.placement.vertex[table.fields[next, V], CODE])
         r = edges[i]
         u, v = table.fields[r, U], table.fields[r, V]
         from_code, to_code = g.placement.vertex[u, CODE], g.placement.vertex[v, CODE]
