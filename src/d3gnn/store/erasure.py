@@ -45,7 +45,7 @@ __all__ = [
 _ERASURES = "erasures"
 #: Files and folders that hold no ids, by their first name. What they hold may look like one.
 _WITHOUT_IDS = (
-    SETTINGS, QUERY, OWNERS, OFFSETS, FORK, "arrays.txt", "models", "control", _ERASURES,
+    SETTINGS, QUERY, OWNERS, OFFSETS, FORK, "arrays.txt", "runs", "models", "control", _ERASURES,
 )  # fmt: skip
 
 
