@@ -8,7 +8,7 @@ not taken for an empty graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
@@ -43,7 +43,7 @@ class ChainWorker(Worker):
         epoch, batch = version = partition.version
         expected = (epoch, SHARED) if batch else (0, 0)  # before the first batch there is no state
         versions = [(epoch, INTERRUPTED) if partition.dirty else version]
-        for state in self._parts():
+        for state in self.states_behind():
             state.remap_grown()
             versions.append(version if state.version == expected else (state.version[0], INTERRUPTED))
         return versions
@@ -62,7 +62,7 @@ class ChainWorker(Worker):
         blocks: Iterable[Block],
     ) -> Packets:
         """Run the chain on what Partition sends, keep its output, and stamp the version, in this order."""
-        parts = list(self._parts())
+        parts = list(self.states_behind())
         if version.refresh:
             for each in parts:
                 each.reset()
@@ -73,7 +73,7 @@ class ChainWorker(Worker):
         except COMPUTE_ERRORS as error:
             raise arrays_failed(self.state.folder(PARTITION, 0).parents[1], error) from error
         self._write_timers()
-        packets = self._outbox.send(self.plan.chain.output, 0, version, sent)
+        packets = self.keep(self.plan.chain.output, 0, version, sent)
         for each in parts:
             if each.version != (version.epoch, SHARED):
                 each.commit(version.epoch, SHARED)
@@ -84,12 +84,6 @@ class ChainWorker(Worker):
     def batch_metrics(self) -> OperatorMetrics:
         """The metrics of the operators in the last batch, a row for each lane."""
         return self._metrics
-
-    def _parts(self) -> Iterator[MappedPartState]:
-        """The states of all parts behind Partition."""
-        for id in self.plan.chain.operators:
-            for part in range(self.plan.parts):
-                yield self.state.open(id, part)
 
     def _drop_operator(self, id: OperatorId) -> None:
         super()._drop_operator(id)
