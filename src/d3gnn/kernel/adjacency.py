@@ -131,6 +131,16 @@ class Adjacency:
             side.segments[leaving, ROOM] = 0  # their segments are gaps from now on
         return Removed(src[:count], dst[:count], gone[:count], time[:count], arrival[:count])
 
+    def hide(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
+        """Leave out the edges that were added last, until `show`: nothing may change the edges meanwhile."""
+        out, into = self._sides()
+        _leave_out(1, slots, src, dst, self._edges.data, out.segments, into.segments, self._counters)
+
+    def show(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
+        """Take hidden edges in again."""
+        out, into = self._sides()
+        _leave_out(-1, slots, src, dst, self._edges.data, out.segments, into.segments, self._counters)
+
     def ends(self, slots: Ints32) -> tuple[Ints32, Ints32, Bools]:
         """Source and destination of the edges at these slots, and whether there is one."""
         edges = self._edges.data[slots]
@@ -269,6 +279,26 @@ def _remove(
             _remove_from(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
             _remove_from(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     return count
+
+
+@lean
+def _leave_out(
+    sign: int, slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32,
+    in_segments: Ints32, counters: Ints,
+) -> None:  # fmt: skip
+    """Shorten the segments by the edges that were added last, which are at their ends (1), or undo it (-1).
+
+    A negative place stands for an edge that is not here at the moment.
+    """
+    last = len(slots) - 1
+    for i in range(len(slots)):
+        next = min(last, i + AHEAD)
+        fetch(out_segments, src[next])
+        fetch(in_segments, dst[next])
+        out_segments[src[i], LENGTH] -= sign
+        in_segments[dst[i], LENGTH] -= sign
+        edges[slots[i], IN_PLACE] = -edges[slots[i], IN_PLACE]
+    counters[2] -= sign * len(slots)
 
 
 @lean

@@ -87,7 +87,8 @@ class ChainWorker(Worker):
 
     def _parts(self) -> Iterator[MappedPartState]:
         """The states of all parts behind Partition."""
-        for id in self.plan.chain.operators:
+        chain = self.plan.chain
+        for id in (*chain.adjacencies, *chain.operators):
             for part in range(self.plan.parts):
                 yield self.state.open(id, part)
 

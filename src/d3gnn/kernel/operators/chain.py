@@ -18,6 +18,7 @@ from d3gnn.kernel.operators.input_vertex import InputVertex
 from d3gnn.kernel.operators.layer_vertex import LayerVertex
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.pairs import Pairs, Scored
+from d3gnn.kernel.operators.part_graph import ADJACENCIES, OwnGraphs
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
@@ -42,6 +43,8 @@ class ChainSpec:
     predicts: bool = False
     #: Whether the head scores pairs of vertices, at Edge L+1.
     pairs: bool = False
+    #: The adjacencies that the operators need, where they share them: whether self-loops are left out.
+    loopless: tuple[bool, ...] = (False,)
 
     @staticmethod
     def of(model: GNN) -> ChainSpec:
@@ -52,6 +55,7 @@ class ChainSpec:
             destinations=model.reads_destinations,
             predicts=isinstance(model.head, Head),
             pairs=isinstance(model.head, PairHead),
+            loopless=_loopless(model),
         )
 
     @property
@@ -73,6 +77,11 @@ class ChainSpec:
         return (*(OperatorId(role, layer) for layer in numbers for role in ("edge", "vertex")), *pairs)
 
     @property
+    def adjacencies(self) -> tuple[OperatorId, ...]:
+        """What operators of one process share: one adjacency, or one with and one without self-loops."""
+        return tuple(ADJACENCIES[loopless] for loopless in self.loopless)
+
+    @property
     def embeddings(self) -> OperatorId:
         """The operator that holds the embeddings: the last Vertex."""
         return OperatorId("vertex", self.layers)
@@ -83,18 +92,32 @@ class ChainSpec:
         return self.operators[-1]
 
 
+def _loopless(model: GNN) -> tuple[bool, ...]:
+    """For each adjacency that a model needs, whether it leaves out self-loops."""
+    layers = [*model.layers, *([] if model.degrees is None else [model.degrees])]
+    wanted = {layer.skips_self_loops for layer in layers} | ({False} if model.scores_edges else set())
+    return tuple(sorted(wanted))
+
+
 def build_operator(
-    id: OperatorId, model: GNN, config: OperatorConfig, open_state: OpenState
+    id: OperatorId,
+    model: GNN,
+    config: OperatorConfig,
+    open_state: OpenState,
+    graphs: OwnGraphs | None = None,
 ) -> Operator[Any]:
-    """One operator of a model's chain; its parts open their states by `open_state(id, part)`."""
+    """One operator of a model's chain; its parts open their states by `open_state(id, part)`, and the edges
+    of a part by `graphs`: each in its own state, unless given.
+    """
+    graphs = graphs or OwnGraphs()
     chain, layer = ChainSpec.of(model), id.layer
     if id.role == "edge":
         if layer > chain.layers:
             assert isinstance(model.head, PairHead)
-            return Pairs(id, model.head, model.out_channels, open_state, config)
+            return Pairs(id, model.head, model.out_channels, open_state, config, graphs)
         made = model.layers[layer - 1] if layer else model.degrees
         assert made is not None
-        return Edge(id, made, open_state, config)
+        return Edge(id, made, open_state, config, graphs)
     scored = Scored(model.out_channels) if model.scores_edges else None
     layers: list[Layer | None] = [*model.layers, scored]
     following = layers[layer]
