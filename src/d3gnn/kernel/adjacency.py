@@ -7,12 +7,14 @@ segments leave are removed once they are more than half of the pool.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.mapped_state import peek_counters
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Bools, Ints, Ints32
@@ -47,16 +49,30 @@ class Removed(NamedTuple):
     arrival: Ints
 
 
+_COUNTERS = "adjacency"
+
+
+def peek_edge_count(folder: str | Path) -> int:
+    """The number of edges in a folder of mapped state, without opening it; 0 if there is no adjacency."""
+    counters = peek_counters(folder, _COUNTERS)
+    return 0 if counters is None else int(counters[2])
+
+
 class Adjacency:
     """Out- and in-lists over the vertex slots of one part."""
 
     def __init__(self, part_state: PartState) -> None:
-        self._part_state, self._generation = part_state, -1
-        self._counters = part_state.counters("adjacency", 3)  # pool in use (out, in), live edges
+        self.part_state, self._generation = part_state, -1
+        self._counters = part_state.counters(_COUNTERS, 3)  # pool in use (out, in), live edges
         self._edges = part_state.array("edges", np.int32, 4)
         self._segments = [part_state.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
         self._pools = [part_state.array(f"{name}_pool", np.int32, 2) for name in ("out", "in")]
         self.reserve(1, 1)
+
+    @property
+    def generation(self) -> int:
+        """Increases when an array moves."""
+        return self._part_state.generation
 
     @property
     def out(self) -> Side:
@@ -69,10 +85,10 @@ class Adjacency:
         return self._sides()[1]
 
     def _sides(self) -> tuple[Side, Side]:
-        if self._generation != self._part_state.generation:
+        if self._generation != self.part_state.generation:
             (out, into), (out_pool, in_pool) = self._segments, self._pools
             self._views = Side(out.data, out_pool.data), Side(into.data, in_pool.data)
-            self._generation = self._part_state.generation
+            self._generation = self.part_state.generation
         return self._views
 
     @property

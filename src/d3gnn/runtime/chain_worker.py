@@ -15,6 +15,7 @@ from typing import Any
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId
+from d3gnn.kernel.operators.part_graph import ADJACENCIES
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.packets import Packets
@@ -87,8 +88,8 @@ class ChainWorker(Worker):
 
     def _parts(self) -> Iterator[MappedPartState]:
         """The states of all parts behind Partition."""
-        chain = self.plan.chain
-        for id in (*chain.adjacencies, *chain.operators):
+        # Both adjacencies, as a model that is deployed later may need the other one.
+        for id in (*ADJACENCIES.values(), *self.plan.chain.operators):
             for part in range(self.plan.parts):
                 yield self.state.open(id, part)
 

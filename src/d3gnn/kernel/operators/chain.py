@@ -18,7 +18,7 @@ from d3gnn.kernel.operators.input_vertex import InputVertex
 from d3gnn.kernel.operators.layer_vertex import LayerVertex
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.pairs import Pairs, Scored
-from d3gnn.kernel.operators.part_graph import ADJACENCIES, OwnGraphs
+from d3gnn.kernel.operators.part_graph import OwnGraphs
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
@@ -43,8 +43,6 @@ class ChainSpec:
     predicts: bool = False
     #: Whether the head scores pairs of vertices, at Edge L+1.
     pairs: bool = False
-    #: The adjacencies that the operators need, where they share them: whether self-loops are left out.
-    loopless: tuple[bool, ...] = (False,)
 
     @staticmethod
     def of(model: GNN) -> ChainSpec:
@@ -55,7 +53,6 @@ class ChainSpec:
             destinations=model.reads_destinations,
             predicts=isinstance(model.head, Head),
             pairs=isinstance(model.head, PairHead),
-            loopless=_loopless(model),
         )
 
     @property
@@ -77,11 +74,6 @@ class ChainSpec:
         return (*(OperatorId(role, layer) for layer in numbers for role in ("edge", "vertex")), *pairs)
 
     @property
-    def adjacencies(self) -> tuple[OperatorId, ...]:
-        """What operators of one process share: one adjacency, or one with and one without self-loops."""
-        return tuple(ADJACENCIES[loopless] for loopless in self.loopless)
-
-    @property
     def embeddings(self) -> OperatorId:
         """The operator that holds the embeddings: the last Vertex."""
         return OperatorId("vertex", self.layers)
@@ -90,13 +82,6 @@ class ChainSpec:
     def output(self) -> OperatorId:
         """The operator whose blocks leave the chain."""
         return self.operators[-1]
-
-
-def _loopless(model: GNN) -> tuple[bool, ...]:
-    """For each adjacency that a model needs, whether it leaves out self-loops."""
-    layers = [*model.layers, *([] if model.degrees is None else [model.degrees])]
-    wanted = {layer.skips_self_loops for layer in layers} | ({False} if model.scores_edges else set())
-    return tuple(sorted(wanted))
 
 
 def build_operator(

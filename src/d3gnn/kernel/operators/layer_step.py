@@ -115,7 +115,6 @@ class LayerStep:
             changes = row[:kept], value[:kept], time[:kept], arrival[:kept]
         return vertex.pass_on(state, 0, topology, changes, context)
 
-
     def _views(self, edge: EdgeState, vertex: VertexState) -> tuple[Any, ...]:
         """The arrays of both operators; they are the same until one of them moves."""
         versions = (edge, *edge.generations, vertex, vertex.part_state.generation)

@@ -34,8 +34,6 @@ class PartGraph(ABC):
     and stay; after `take_adds` those of the graph after the batch.
     """
 
-    #: The state that has the lists.
-    part_state: PartState
     #: The lists. They move when they grow, so nothing may keep their arrays.
     adjacency: Adjacency
 
@@ -55,7 +53,7 @@ class ChangedGraph(PartGraph):
     """Changes the lists, and remembers the changes of the current batch for those that follow it."""
 
     def __init__(self, part_state: PartState, skips_self_loops: bool) -> None:
-        self.part_state, self.adjacency = part_state, Adjacency(part_state)
+        self.adjacency = Adjacency(part_state)
         self._skips_self_loops = skips_self_loops
         self.removed: Removed | None = None
         self.added: Messages | None = None
@@ -94,7 +92,7 @@ class FollowedGraph(PartGraph):
     """Repeats what an earlier operator of the same batch did to lists that both use."""
 
     def __init__(self, changed: ChangedGraph) -> None:
-        self.part_state, self.adjacency, self._changed = changed.part_state, changed.adjacency, changed
+        self.adjacency, self._changed = changed.adjacency, changed
         self._is_hidden = False
 
     def take_removes(self, topology: Topology, reads: bool) -> Removed | None:
@@ -140,9 +138,9 @@ class SharedGraphs(OwnGraphs):
         changed = self._changed.setdefault(skips_self_loops, {})
 
         def find(_: PartState, part: int) -> PartGraph:
-            # Operators may be asked for their states in any order, and again over files that were opened again.
+            # Operators are asked for their states in any order, and again when files were opened again.
             state, found = self._open_state(ADJACENCIES[skips_self_loops], part), changed.get(part)
-            if found is None or found.part_state is not state:
+            if found is None or found.adjacency.part_state is not state:
                 found = changed[part] = ChangedGraph(state, skips_self_loops)
             return found if is_first else FollowedGraph(found)
 
