@@ -93,8 +93,8 @@ class LayerStep:
             added = (src, dst, slot, time, arrival)
         changes = allocate_changes(FEW, vertex.width)
         kept = self._step(
-            blocks[0].columns if blocks else self._no_values, _NO_EDGES if removed is None else tuple(removed),
-            added, *self._views(edge_state, state), *self._fixed, changes,
+            blocks[0].columns if blocks else self._no_values,
+            _NO_EDGES if removed is None else tuple(removed), added, *self._views(edge_state, state), *self._fixed, changes,
         )  # fmt: skip
         if kept == _MANY:
             sent = edge.aggregate(edge_state, 0, topology, blocks, removed, context)
