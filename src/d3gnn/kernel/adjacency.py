@@ -70,11 +70,6 @@ class Adjacency:
         self.reserve(1, 1)
 
     @property
-    def generation(self) -> int:
-        """Increases when an array moves."""
-        return self._part_state.generation
-
-    @property
     def out(self) -> Side:
         """By source: OTHER is the destination."""
         return self._sides()[0]

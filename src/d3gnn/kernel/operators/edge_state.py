@@ -66,7 +66,7 @@ class EdgeState:
     @property
     def generations(self) -> tuple[int, int]:
         """Of its own arrays and of those of the lists: one increases when an array moves."""
-        return self.part_state.generation, self.adjacency.generation
+        return self.part_state.generation, self.adjacency.part_state.generation
 
     @property
     def arrays(self) -> EdgeArrays:

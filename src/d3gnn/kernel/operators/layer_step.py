@@ -30,9 +30,9 @@ from d3gnn.types import FLOAT32, INT32, INT64, Ints, Ints32
 
 #: Columns or settings, as a plain tuple.
 Columns = tuple[Any, ...]
-#: What `_step` returns instead of the number of changed masters: too many messages, and nothing was done;
-#: the aggregates are up to date, but one of them must be recomputed; all but the update was done, for too
-#: many masters.
+#: What `_step` returns instead of the number of changed masters: there are too many messages, or no room for
+#: partials, and nothing was done; the aggregates are up to date, but one of them must be recomputed; all was
+#: done but the update, for too many masters.
 _MANY, _DWARFED, _DUE = -1, -2, -3
 #: What `_step` counts: messages, touched destinations, masters that are due.
 _MESSAGES, _TOUCHED, _MASTERS = range(3)
@@ -92,11 +92,12 @@ class LayerStep:
             slot, src, dst, time, arrival = adds.columns
             added = (src, dst, slot, time, arrival)
         changes = allocate_changes(FEW, vertex.width)
-        kept = self._step(
-            blocks[0].columns if blocks else self._no_values,
-            _NO_EDGES if removed is None else tuple(removed), added, *self._views(edge_state, state), *self._fixed, changes,
-        )  # fmt: skip
+        values = blocks[0].columns if blocks else self._no_values
+        gone = _NO_EDGES if removed is None else tuple(removed)
+        arrays = self._views(edge_state, state)
+        kept = self._step(values, gone, added, *arrays, *self._fixed, changes)
         if kept == _MANY:
+            state.reserve_partials(SMALLEST_PULL)  # there may only have been no room for them
             sent = edge.aggregate(edge_state, 0, topology, blocks, removed, context)
             return vertex.update(state, 0, topology, sent, context)
         if adds is not None:
