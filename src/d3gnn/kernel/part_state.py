@@ -18,9 +18,9 @@ MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
 LAYOUT = 7
 HEADER_WORDS = 512
 # Words of the header: magic, layout, generation, epoch, batch, dirty, files, and the bytes that they have at
-# least; then the directory of the counters (two words per name: its hash; where its counters begin and how
-# many there are), then the counters.
-GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES = range(2, 8)
+# least, run; then the directory of the counters (two words per name: its hash; where its counters begin and
+# how many there are), then the counters.
+GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES, RUN = range(2, 9)
 _DIRECTORY = slice(16, 80)
 _FIRST_COUNTER = 80
 _COUNT_BITS = 16
@@ -66,6 +66,15 @@ class PartState:
     def dirty(self) -> bool:
         """Whether a batch was begun and not committed."""
         return bool(self._header[DIRTY])
+
+    @property
+    def run(self) -> int:
+        """The number of the run of the query that may change the arrays; 0 if there was none."""
+        return int(self._header[RUN])
+
+    @run.setter
+    def run(self, number: int) -> None:
+        self._header[RUN] = number
 
     @property
     def nbytes(self) -> int:

@@ -95,7 +95,7 @@ class PacketTransport(Transport[Packets, Inbox]):
 
 
 class InlineTransport(PacketTransport):
-    """Packets carry the blocks. For what is sent once and is too large to keep: a refresh."""
+    """Packets carry the blocks: for parts on another machine, which cannot read the files of this one."""
 
     def __init__(self, parts: int) -> None:
         self._parts = parts

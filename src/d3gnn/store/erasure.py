@@ -44,7 +44,7 @@ __all__ = [
 
 _ERASURES = "erasures"
 #: Files and folders that hold no ids, by their first name. What they hold may look like one.
-_WITHOUT_IDS = (SETTINGS, "query.json", "owners", "offsets", "models", "control", _ERASURES)
+_WITHOUT_IDS = (SETTINGS, "query.json", "owners", "offsets", "runs", "models", "control", _ERASURES)
 
 
 class ErasedGraph(NamedTuple):

@@ -22,6 +22,7 @@ from d3gnn.runtime.verify import Verdict, held_embeddings, stored_plan, verify
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.graph_log import GraphLog
 from d3gnn.store.models import find_model, put_model
+from d3gnn.store.runs import Run
 from d3gnn.store.store import Store
 
 __all__ = ["InProcessPipeline"]
@@ -63,6 +64,8 @@ class InProcessPipeline:
         self.store, self.arrays = self.folder / "store", self.folder / "arrays"
         self.schema, self.parts, self.tasks = schema, parts, tasks
         self.model = model or GraphSAGE(schema.width, 8, 2, 4, seed=3)
+        #: What the last operator sent in the last batch, by part.
+        self.sent: list[bytes] = []
 
     @property
     def log(self) -> GraphLog:
@@ -99,22 +102,43 @@ class InProcessPipeline:
         )
 
     def run(
-        self, batch: int, events: EventBatch | Iterable[Event] | None, commands: Sequence[str] = ()
+        self,
+        batch: int,
+        events: EventBatch | Iterable[Event] | None,
+        commands: Sequence[str] = (),
+        query_run: Run | None = None,
     ) -> PartResult:
         """Run a batch through all operators; returns what the task of Partition returned."""
         plan = self.plan()
-        found = None if events is None else EventBatch.of(events)
-        with closing((ChainWorker if self.tasks == 1 else Worker)(plan, QUERY)) as worker:
-            worker._frozen.update([PARTITION, *plan.chain.operators])  # no collection in every new worker
-            first = LogCoordinator(worker).run(batch, found, set(commands))
+        with closing(self.worker(query_run)) as worker:
+            first = self.first(worker, batch, events, commands)
+            sent = [first.packets]
             if self.tasks > 1:
-                sent = [first.packets]
                 for name in plan.chain.operators:
                     sent = [
-                        worker.run(name, part, _route(sent, part), len(sent)).packets
+                        worker.run(name, part, route(sent, part), len(sent)).packets
                         for part in range(plan.parts)
                     ]
+            self.sent = [bytes(each.data) for each in sent]
             return first
+
+    def worker(self, query_run: Run | None = None) -> Worker:
+        """A new worker process, so to speak, for tasks of a run of the query."""
+        plan = self.plan()
+        worker = (ChainWorker if self.tasks == 1 else Worker)(plan, QUERY, query_run)
+        worker._frozen.update([PARTITION, *plan.chain.operators])  # no collection in every new worker
+        return worker
+
+    def first(
+        self,
+        worker: Worker,
+        batch: int,
+        events: EventBatch | Iterable[Event] | None,
+        commands: Sequence[str] = (),
+    ) -> PartResult:
+        """Run a batch through Partition only, or through the whole chain if that is in the same task."""
+        found = None if events is None else EventBatch.of(events)
+        return LogCoordinator(worker).run(batch, found, set(commands))
 
     def verify(self) -> Verdict:
         """Compare the embeddings with a recomputation from the log."""
@@ -136,6 +160,6 @@ class InProcessPipeline:
         return relative_error(got, np.stack(list(expected.values())))
 
 
-def _route(packets: list[Packets], part: int) -> list[bytearray]:
+def route(packets: list[Packets], part: int) -> list[bytearray]:
     """The packets that Spark would deliver to a part."""
     return [bytearray(packet) for sent in packets for target, packet in sent.for_rows() if target == part]
