@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 
 from d3gnn import GraphSchema, LocalEngine, events
+from d3gnn.events import Event, EventBatch
 from d3gnn.kernel.operators import layer_step
 from d3gnn.kernel.operators.layer_step import LayerStep
 from d3gnn.nn import GCN, GNN, GraphSAGE
@@ -45,10 +45,9 @@ class Compared:
             self.ends[min(end, 1)] += 1
             return end
 
-        layer._step = counted  # type: ignore[method-assign]
+        layer._step = counted
 
-    def apply(self, batch: Iterable[Any]) -> None:
-        batch = list(batch) if not isinstance(batch, events.EventBatch) else batch
+    def apply(self, batch: EventBatch | list[Event]) -> None:
         expected = self.one_by_one.apply(batch, clock=1)
         updates = self.checker.apply(batch)
         assert updates.to_arrow().equals(expected.to_arrow())

@@ -28,8 +28,8 @@ from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, touch
 from d3gnn.types import FLOAT32, INT32, INT64, Ints, Ints32
 
-#: Columns or settings, as a plain tuple.
-Columns = tuple[Any, ...]
+#: Several columns or settings, as a plain tuple.
+Columns = Any
 #: What `_step` returns instead of the number of changed masters: there are too many messages, or no room for
 #: partials, and nothing was done; the aggregates are up to date, but one of them must be recomputed; all was
 #: done but the update, for too many masters.
@@ -48,7 +48,7 @@ class LayerStep:
         self._edge, self._vertex = edge, vertex
         aggregator, layer, affine = edge.aggregator, vertex.layer, vertex.layer.affine
         assert affine is not None
-        self._step = specialised(_step, aggregator.steps_name, **aggregator.steps)
+        self._step: Any = specialised(_step, aggregator.steps_name, **aggregator.steps)
         self._no_values = _NONE32, _NONE64, _NONE64, np.empty((0, layer.message_width), FLOAT32)
         self._settings = (aggregator.params, *affine, vertex.min_change, *aggregator.sums(edge.width))
         self._scratch = (
@@ -62,19 +62,15 @@ class LayerStep:
         self._arrays: tuple[Any, ...] = ()
 
     @staticmethod
-    def of(edge: Operator[Any], vertex: Operator[Any] | None, parts: int) -> LayerStep | None:
+    def of(edge: Operator[Any] | None, vertex: Operator[Any] | None, parts: int) -> LayerStep | None:
         """The two operators as one; None if their batches must go through them one by one."""
-        fits = (
-            parts == 1
-            and type(edge) is Edge
-            and isinstance(vertex, LayerVertex)
-            and isinstance(edge.aggregator, Linear)
-            and vertex.layer.affine is not None
-            and not edge.layer.edge_width
-            and edge.window is None
-            and vertex.window is None
-        )
-        return LayerStep(edge, vertex) if fits else None
+        if type(edge) is not Edge or not isinstance(vertex, LayerVertex) or parts > 1:
+            return None
+        is_sum = isinstance(edge.aggregator, Linear) and not edge.layer.edge_width
+        has_window = edge.window is not None or vertex.window is not None
+        if not is_sum or vertex.layer.affine is None or has_window:
+            return None
+        return LayerStep(edge, vertex)
 
     def takes(self, topology: Topology, blocks: list[Block]) -> bool:
         """Whether a batch with these blocks may be small enough."""
@@ -152,12 +148,12 @@ def _step(
         return _MANY
 
     # Edge l: the protocol's steps (b), (c) and (d).
-    retract_messages(*removed, *arrays, edge_touched)
+    retract_messages(*removed, values, edge_values, sums, counts, bounds, edge_touched)
     messages += replace_messages(
         slot, fresh, time, arrival, segments, pool, values, edge_values, sums, bounds, edge_touched,
         difference,
     )  # fmt: skip
-    add_messages(*added, *arrays, edge_touched)
+    add_messages(*added, values, edge_values, sums, counts, bounds, edge_touched)
     destinations = edge_touched[0, VERTEX]
     found[_MESSAGES], found[_TOUCHED] = messages, destinations
     for at in range(1, destinations + 1):
