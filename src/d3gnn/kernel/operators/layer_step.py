@@ -148,12 +148,12 @@ def _step(
         return _MANY
 
     # Edge l: the protocol's steps (b), (c) and (d).
-    retract_messages(*removed, values, edge_values, sums, counts, bounds, edge_touched)
+    retract_messages(*removed, *arrays, edge_touched)  # type: ignore[call-arg]  # of any length, to mypy
     messages += replace_messages(
         slot, fresh, time, arrival, segments, pool, values, edge_values, sums, bounds, edge_touched,
         difference,
     )  # fmt: skip
-    add_messages(*added, values, edge_values, sums, counts, bounds, edge_touched)
+    add_messages(*added, *arrays, edge_touched)  # type: ignore[call-arg]
     destinations = edge_touched[0, VERTEX]
     found[_MESSAGES], found[_TOUCHED] = messages, destinations
     for at in range(1, destinations + 1):
