@@ -8,13 +8,14 @@ not taken for an empty graph.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId
+from d3gnn.kernel.operators.part_graph import ADJACENCIES
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.packets import Packets
@@ -84,6 +85,13 @@ class ChainWorker(Worker):
     def batch_metrics(self) -> OperatorMetrics:
         """The metrics of the operators in the last batch, a row for each lane."""
         return self._metrics
+
+    def states_behind(self) -> Iterator[MappedPartState]:
+        # Both adjacencies, as a model that is deployed later may need the other one.
+        for id in ADJACENCIES.values():
+            for part in range(self.plan.parts):
+                yield self.state.open(id, part)
+        yield from super().states_behind()
 
     def _drop_operator(self, id: OperatorId) -> None:
         super()._drop_operator(id)

@@ -170,6 +170,13 @@ def recorded_homes(store: Store) -> tuple[str, ...]:
     return () if hosts is None else tuple(hosts.decode(errors="replace").splitlines())
 
 
+def arrays_on_host(store: Store) -> str:
+    """The folder for the arrays of a store's pipeline on this host: that of its last start, or the default
+    one.
+    """
+    return recorded_arrays(store) or default_arrays(store.settings["name"], store.uri)
+
+
 def absolute(path: str | Path) -> str:
     """A local path made absolute; a URI unchanged."""
     return str(path) if ":/" in str(path) else str(resolved(path))

@@ -12,7 +12,7 @@ from d3gnn.testing.spark_cluster import SparkCluster
 
 __all__ = ["DriverProcess"]
 
-_DEADLINE = 180.0
+_DEADLINE = 400.0  # code may have to be compiled
 
 
 class DriverProcess:

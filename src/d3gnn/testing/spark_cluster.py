@@ -62,6 +62,9 @@ class SparkCluster:
             "spark.driver.host": self.head,
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
+            # One executor on each machine, and room for a second application.
+            "spark.executor.cores": "1",
+            "spark.cores.max": str(len(self.workers)),
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         } | more
 

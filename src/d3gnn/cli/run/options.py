@@ -155,6 +155,22 @@ VertexTtl = Annotated[
     str | None,
     _option(_GRAPH, "DURATION", "Delete vertices this long after their last event. Default: never."),
 ]
+Idle = Annotated[
+    str | None,
+    _option(
+        _GRAPH,
+        "DURATION",
+        "With --ttl: how far event time may stay behind the clock, as in 5m; lets idle streams expire.",
+    ),
+]
+Tombstones = Annotated[
+    str | None,
+    _option(
+        _GRAPH,
+        "DURATION",
+        "How long the delete of a vertex makes its older events late, as in 30d. Default: for ever.",
+    ),
+]
 MaxAbs = Annotated[
     float | None, _option(_GRAPH, "NUMBER", "Largest absolute value in features and labels. Default: none.")
 ]
@@ -183,6 +199,14 @@ Every = Annotated[float, _shown(_RUNNING, "SECONDS", "With --follow: interval be
 Tasks = Annotated[
     int | None,
     _option(_RUNNING, "N", "Spark tasks of an operator. Default: 1; on a cluster, one for each executor."),
+]
+Adopt = Annotated[
+    Path | None,
+    _option(
+        _RUNNING,
+        "DIR",
+        "Checkpoint or store of another pipeline, whose graph this run takes over. That one is refused then.",
+    ),
 ]
 Arrays = Annotated[
     Path | None,
