@@ -13,12 +13,15 @@ from d3gnn import GraphSchema
 from d3gnn.events import EventBatch
 from d3gnn.kernel.mapped_state import StateLost
 from d3gnn.kernel.operators import OperatorId
+from d3gnn.runtime.cluster_coordinator import ClusterCoordinator
 from d3gnn.runtime.host_folder import host_folder_id
 from d3gnn.runtime.packets import MAX_BYTES, BlocksLost
+from d3gnn.runtime.version import BatchVersion
 from d3gnn.store.epochs import Epochs
 from d3gnn.store.runs import begin_run
 from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
+from d3gnn.testing.in_process import route
 from d3gnn.testing.in_process_cluster import InProcessCluster, TaskDied
 from d3gnn.windows import Tumbling
 
@@ -62,19 +65,13 @@ def test_packets_to_the_same_host_stay_in_files_and_others_travel(tmp_path: Path
         worker = cluster.on(plan.homes[part])
         state = worker.state.open(EDGE, part)
         epoch, batch = state.version
-        packets = worker._outbox.kept(EDGE, part, version := _version(epoch, batch - 1))
+        packets = worker._outbox.kept(EDGE, part, version := BatchVersion(epoch, batch - 1, True))
         assert packets is not None, version
         assert max(len(packet) for _, packet in packets) <= MAX_BYTES
         folder = host_folder_id(worker.plan.arrays)
         with_place |= {(part, to) for to, row in packets.for_rows() if folder in bytes(row)}
         worker.close()
     assert with_place == {(0, 0), (0, 2), (2, 0), (2, 2), (1, 1), (1, 3), (3, 1), (3, 3)}
-
-
-def _version(epoch: int, batch: int):  # type: ignore[no-untyped-def]
-    from d3gnn.runtime.version import BatchVersion
-
-    return BatchVersion(epoch, batch, True)
 
 
 def test_old_arrays_of_a_host_never_pass_for_current_ones(tmp_path: Path) -> None:
@@ -99,6 +96,17 @@ def test_a_moved_partition_rebuilds_at_once(tmp_path: Path) -> None:
     assert cluster.run(1, batches[1]).metrics["refreshed"] == 1
     cluster.homes = ("h1", "h2")
     assert cluster.run(2, batches[2]).metrics["refreshed"] == 1
+    assert cluster.error(batches) < 1e-5
+
+
+def test_an_epoch_that_is_over_is_not_continued(tmp_path: Path) -> None:
+    cluster, batches = InProcessCluster(tmp_path, SCHEMA, homes=["h1", "h2"]), stream(2)
+    cluster.run(0, batches[0])
+    cluster.run(1, batches[1])
+    cluster.homes = ("h3",)
+    assert cluster.run(1, batches[1]).metrics["refreshed"] == 1
+    cluster.homes = ("h1", "h2")  # whole, and at the same batch
+    assert cluster.run(1, batches[1]).metrics["refreshed"] == 1
     assert cluster.error(batches) < 1e-5
 
 
@@ -135,9 +143,6 @@ def test_a_task_away_from_home_reads_no_file_of_the_same_name(tmp_path: Path) ->
     (cluster.memory("h2") / "host-id").unlink()
     run = begin_run(Store(cluster.store))
     workers = [cluster.on("h1", run), cluster.on("h2", run)]
-    from d3gnn.runtime.cluster_coordinator import ClusterCoordinator
-    from d3gnn.testing.in_process import route
-
     first = ClusterCoordinator(workers[0]).run(1, batches[1], set())
     name = cluster.plan().chain.inputs[0]
     with pytest.raises(StateLost, match="files of another host"):
