@@ -119,3 +119,17 @@ print("rows:", d3gnn.latest(spark, "{storage}/embeddings").count())
     with SparkCluster(cluster.machines, port=7079) as another:  # whose slots are free
         assert another.submit(script, log).wait(300) == 0, log.read_text()[-3000:]
     assert "rows: 3" in log.read_text()
+
+
+@thorough
+def test_the_command_line(cluster: SparkCluster, storage: Path) -> None:
+    (storage / "lines.csv").write_text("src,dst,time\n" + "".join(f"{i},{i % 7},{i}\n" for i in range(200)))
+    with SparkCluster(cluster.machines, port=7080) as another:
+        options = [f"--conf={name}={value}" for name, value in another.settings().items()]
+        options += ["--master", another.master, "--checkpoint", str(storage / "command")]
+        run = ["run", str(storage / "lines.csv"), "--output", str(storage / "table"), "--parts", "4"]
+        for arguments in (run, ["verify"]):
+            log = storage / f"{arguments[0]}.log"
+            command = ["-m", "d3gnn", *arguments, *options]
+            assert another.start_driver(command, log).wait(300) == 0, log.read_text()[-3000:]
+        assert "exact" in log.read_text()

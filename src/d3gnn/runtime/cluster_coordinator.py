@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 
 from d3gnn.events import EventBatch
-from d3gnn.private import NotPrivate
 from d3gnn.runtime.cluster_worker import ClusterWorker
 from d3gnn.runtime.coordinator import PlannedBatch
 from d3gnn.runtime.log_coordinator import LogCoordinator
@@ -24,19 +23,19 @@ class ClusterCoordinator(LogCoordinator):
     """Commits every batch to the graph log, and starts a new epoch where state was lost."""
 
     def __init__(self, worker: ClusterWorker) -> None:
-        super().__init__(worker)
         self._epochs = worker.epochs
+        self._epochs.require_store()
+        super().__init__(worker)
 
     def run(self, batch: int, events: EventBatch | None, commands: set[str]) -> PartResult:
+        self._epochs.require_store()
         try:
-            self._epochs.require_store()
             return super().run(batch, events, commands)
-        except (NotPrivate, FileNotFoundError):
+        except Exception as error:
+            self._epochs.require_store()  # else that is the error
+            if isinstance(error, OSError) and error.filename is None:  # not of a file on this host
+                raise StoreUnreachable(f"the store {self._plan.store} cannot be reached: {error}") from error
             raise
-        except OSError as error:
-            if error.errno is not None and error.filename is not None:  # a local file, which says enough
-                raise
-            raise StoreUnreachable(f"the store {self._plan.store} cannot be reached: {error}") from error
 
     def _is_whole(self, version: BatchVersion) -> bool:
         return self._epochs.is_current(version.epoch) and super()._is_whole(version)

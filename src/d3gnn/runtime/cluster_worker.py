@@ -58,6 +58,7 @@ class ClusterWorker(Worker):
         try:
             return super().run(name, part, packets, sources)
         except Exception as error:
+            self.epochs.require_store()  # else that is the error
             self._report_loss(name, part, packets, error)
             raise
 
@@ -67,7 +68,6 @@ class ClusterWorker(Worker):
             return
         epoch = PacketHeader.of(packets[0]).version.epoch
         if isinstance(error, StateLost) or self.state.open(name, part).dirty:
-            self.epochs.require_store()
             where = f"{name}, part {part}, on {socket.gethostname()}"
             self.epochs.lose(epoch, f"{where}: {type(error).__name__}: {error}")
 

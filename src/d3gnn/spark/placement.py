@@ -21,6 +21,11 @@ def place(plan: Plan, tasks: int | None, spark: SparkSession) -> tuple[Plan, Dat
     check_cluster_settings(spark)
     found = wait_for_executors(spark, tasks or 0)
     tasks = min(tasks or len(found), plan.parts)
+    if (cores := sum(each.cores for each in found)) > plan.parts:
+        log.warning(
+            "%s has %d parts, which use no more than %d of %d cores; the number cannot change once the store "
+            "exists (StreamingGNN(parts=...), d3gnn fork)", plan.name, plan.parts, plan.parts, cores,
+        )  # fmt: skip
     hosts = hosts_of_tasks(found, tasks)
     check_slots(spark, found, hosts)
     homes = homes_table(spark, hosts)

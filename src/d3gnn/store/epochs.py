@@ -100,7 +100,11 @@ class Epochs:
 
     def require_store(self) -> None:
         """Check that the store is there: where its disk is not mounted, an empty folder may be."""
-        if not self._store.exists(SETTINGS):
+        try:
+            is_there = self._store.exists(SETTINGS)
+        except OSError as error:
+            raise StoreUnreachable(f"the store {self._store.uri} cannot be reached: {error}") from error
+        if not is_there:
             raise StoreUnreachable(
                 f"{SETTINGS} is missing in the store {self._store.uri}, as seen by this host: the storage is "
                 "not mounted or cannot be reached here now. Nothing was written."
