@@ -22,7 +22,6 @@ from d3gnn.runtime.store_settings import store_settings
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
-from d3gnn.spark.sinks import check_output
 from d3gnn.spark.stages import (
     in_event_format,
     run_chain,
@@ -205,7 +204,6 @@ class StreamingGNN(PipelineCommands):
         target = dict(options or {}) | {"checkpointLocation": absolute(checkpoint)}
         if output is not None:
             target["path"] = absolute(output)
-            check_output(target["path"], target["checkpointLocation"])
             if format in FILE_FORMATS:
                 SparkCheckpoint(absolute(checkpoint)).check_table(target["path"])
         store = self.store or f"{absolute(checkpoint)}/{STORE}"

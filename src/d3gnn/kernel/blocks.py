@@ -93,6 +93,10 @@ class BlockKind(IntEnum):
     FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT, NAMES, ENDS, PAIRS,
 ) = BlockKind  # fmt: skip
 
+#: Values of `tombstone` in VERTEX_DELETES: none, since the vertex was created again in the same batch; one,
+#: if readers know the vertex; one in any case, since they may know a vertex of this id that had none.
+NO_TOMBSTONE, TOMBSTONE, SURE_TOMBSTONE = range(3)
+
 #: Kinds up to this one (topology, queries and labels) travel unchanged from Partition to the last operator.
 LAST_TOPOLOGY = BlockKind.LABELS
 

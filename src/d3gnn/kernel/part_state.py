@@ -21,6 +21,8 @@ HEADER_WORDS = 512
 # least, run; then the directory of the counters (two words per name: its hash; where its counters begin and
 # how many there are), then the counters.
 GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES, RUN = range(2, 9)
+#: Word of the header with the checksum of a seal (`MappedPartState`), 0 while there is none.
+SEAL = 15
 _DIRECTORY = slice(16, 80)
 _FIRST_COUNTER = 80
 _COUNT_BITS = 16
@@ -118,6 +120,7 @@ class PartState:
     def begin(self) -> None:
         """Mark the arrays as between two versions."""
         self._header[DIRTY] = 1
+        self._header[SEAL] = 0
 
     def commit(self, epoch: int, batch: int) -> None:
         """Stamp the version: the arrays are whole again."""

@@ -138,6 +138,13 @@ def recorded_arrays(store: Store) -> str | None:
     return None if path is None else path.decode(errors="replace")
 
 
+def arrays_on_host(store: Store) -> str:
+    """The folder for the arrays of a store's pipeline on this host: that of its last start, or the default
+    one.
+    """
+    return recorded_arrays(store) or default_arrays(store.settings["name"], store.uri)
+
+
 def absolute(path: str | Path) -> str:
     """A local path made absolute; a URI unchanged."""
     return str(path) if ":/" in str(path) else str(resolved(path))

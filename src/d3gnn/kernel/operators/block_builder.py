@@ -14,9 +14,12 @@ from d3gnn.kernel.blocks import (
     EDGE_VALUES,
     FEATURES,
     LABELS,
+    NO_TOMBSTONE,
     REPLICA_DELETES,
     REPLICAS,
     SOURCES,
+    SURE_TOMBSTONE,
+    TOMBSTONE,
     VERTEX_DELETES,
     VERTICES,
     Block,
@@ -164,7 +167,10 @@ class BlockBuilder:
         graph, event = self._state.views(), deletes.event
         master = graph.placement.vertex[deletes.vertex]
         # No tombstone for a vertex that was created again in the same batch: the output has one row per id.
-        tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
+        again = graph.live[master[:, CODE]]
+        tombstone = np.where(again > 0, NO_TOMBSTONE, TOMBSTONE).astype(np.uint8)
+        tombstone[(again == 0) & self._state.had_predecessor(deletes.vertex)] = SURE_TOMBSTONE
+        self._state.note_predecessor(again[again > 0] - 1)
         columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
         self.add_grouped(blocks, VERTEX_DELETES, master[:, MASTER_PART], columns)
         position, number = replicas_of(

@@ -14,7 +14,7 @@ from d3gnn.kernel.expiry_wheel import VERTEX_COLUMNS, WHEEL_SIZE
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, TOTALS, VERTEX_FIELDS, Placement, Settings
-from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
+from d3gnn.types import Bools, Bytes, Floats, Hashes, Ints, Ints32
 
 #: State of a label or a feature; 0 before the first one. The time of a deleted one is kept, since older
 #: events must stay late.
@@ -90,6 +90,9 @@ class GraphState:
         #: Only graphs of which vertices are deleted have this array.
         self._deleted = part_state.array("deleted", np.uint64)
         self._newest_delete: Hashes = part_state.counter("newest_delete").view(np.uint64)
+        #: By vertex: whether a vertex of its id was deleted in the batch that created it. Only graphs that
+        #: have such vertices have this array.
+        self._predecessor = part_state.array("predecessor", np.uint8)
         #: Only graphs with an offline partitioner have this array: planned parts, by code.
         self.planned = part_state.array("planned", np.int32)
         self._replica = part_state.array("replica", np.int32, REPLICA_FIELDS)
@@ -115,6 +118,21 @@ class GraphState:
         if self._has_edge_table:
             live, vertex = self._by_code[0].data, self._by_vertex[0].data
             self.edges.reserve(events, live, vertex, self._parts.data)
+
+    def note_predecessor(self, vertices: Ints32) -> None:
+        """Keep that these vertices were deleted and created again in one batch."""
+        if len(vertices):
+            self._predecessor.reserve(int(vertices.max()) + 1)
+            self._predecessor.data[vertices] = 1
+
+    def had_predecessor(self, vertices: Ints32) -> Bools:
+        """Whether these vertices were deleted and created again in the batch that created them."""
+        known = self._predecessor.data
+        found: Bools = np.zeros(len(vertices), np.bool_)
+        if len(known):
+            inside = vertices < len(known)
+            found[inside] = known[vertices[inside]] > 0
+        return found
 
     def edge_wheel(self) -> Ints:
         """The expiry wheel of edges, which also knows how far expiry has come."""
