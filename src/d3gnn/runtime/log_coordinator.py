@@ -18,6 +18,7 @@ from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
+from d3gnn.runtime import rebuild_progress
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
@@ -137,12 +138,17 @@ class LogCoordinator(Coordinator):
         # Where edges expire, a batch may delete more than its events say.
         expires = plan.config.schema.ttl is not None
         state.reset()
+        worker.rebuild.step(rebuild_progress.LOG)
         if meta is not None and self._log.is_replay(meta, events) and not deleted and not expires:
             clocks, watermark = _logged_clocks(meta), meta.watermark
-            whole = WholeGraph(self._log.entries(batch), partition)
+            entries = self._log.entries(batch)
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
         else:
             last = self._log.meta(batch - 1) if batch else None
-            whole = WholeGraph(self._log.entries(batch - 1) if batch else [], partition)
+            entries = self._log.entries(batch - 1) if batch else []
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
             before = whole.snapshot if deleted or expires else None
             if last is not None:
                 partition.watermark = last.watermark
