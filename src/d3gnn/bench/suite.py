@@ -49,6 +49,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
     yield ["windows", *small, "--batch", "500", "--parts", "4"]
     yield ["partitioner", "--edges-count", str(_SMALL)]
     yield ["expiry"]
+    yield ["recovery"]
     yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "40"]
     yield ["growth", "--stored", "100000,1000000"]
     if quick:
