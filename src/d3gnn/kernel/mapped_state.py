@@ -142,6 +142,8 @@ class MappedPartState(PartState):
         if self._header[0] != MAGIC:
             raise StateLost(f"{self.folder} holds other files than arrays: choose another folder")
         self.generation = int(self._header[GENERATION])
+        #: The newest seal that this process has compared.
+        self._compared = int(self._header[SEAL])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -160,6 +162,18 @@ class MappedPartState(PartState):
         self._empty_unopened()
         self._header[GENERATION] += 1
         self.generation = int(self._header[GENERATION])
+
+    def was_damaged(self) -> bool:
+        """Whether the arrays were sealed since this process opened them, and are not as they were: then they
+        must be opened again, which makes them empty.
+        """
+        if self._header[SEAL] in (0, self._compared):
+            return False
+        with self.locked():
+            if self._is_damaged():
+                return True
+            self._compared = int(self._header[SEAL])
+        return False
 
     def _is_damaged(self) -> bool:
         """Whether sealed arrays are not as they were."""
