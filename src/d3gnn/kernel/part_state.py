@@ -15,7 +15,7 @@ from d3gnn.types import Ints
 
 MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
 #: Version of the layout of all arrays and counters; increase it with every change.
-LAYOUT = 6
+LAYOUT = 7
 HEADER_WORDS = 512
 # Words of the header: magic, layout, generation, epoch, batch, dirty, files, and the bytes that they have at
 # least, run; then the directory of the counters (two words per name: its hash; where its counters begin and

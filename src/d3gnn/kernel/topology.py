@@ -27,6 +27,10 @@ class Topology:
         ) = [joined(same) if same else None for same in by_kind(blocks)[:_KINDS]]  # fmt: skip
 
 
+#: That of a part without changes.
+NO_TOPOLOGY = Topology([])
+
+
 def apart(blocks: Iterable[Block]) -> tuple[Topology, list[Block]]:
     """Separate topology from the other blocks."""
     topology: list[Block] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from time import perf_counter
@@ -21,7 +21,7 @@ from d3gnn.kernel.operators import (
     build_operator,
 )
 from d3gnn.kernel.operators.base import BatchContext, OpenState
-from d3gnn.kernel.topology import Topology
+from d3gnn.kernel.topology import NO_TOPOLOGY, Topology
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.batch import run_operator
 from d3gnn.runtime.transport import MemoryTransport
@@ -51,7 +51,10 @@ class Lane:
         operator, first = self.operators[i], self.parts.start
         if self._alone and not operator.buffers:  # then a step is the whole batch
             return operator.step(first, topology[first], blocks[first], context)
-        inputs = [(part, topology[part], blocks[part]) for part in self.parts]
+        parts: Iterable[int] = self.parts
+        if operator.window is None:  # a part that receives nothing has nothing to do
+            parts = [part for part in parts if blocks[part] or topology[part] is not NO_TOPOLOGY]
+        inputs = [(part, topology[part], blocks[part]) for part in parts]
         return run_operator(operator, inputs, context, first, self._seconds)
 
 
@@ -96,7 +99,7 @@ class Chain:
             (topology_blocks if block.kind <= LAST_TOPOLOGY else sent).append(block)
         # Every operator receives the same topology: it is sent once.
         received, shared = transport.send(PARTITION, 0, version, topology_blocks)
-        topology = [Topology(each) for each in received]
+        topology = [Topology(each) if each else NO_TOPOLOGY for each in received]
         self.topology_bytes += shared
         sender: OperatorId = PARTITION
         begun = perf_counter()

@@ -9,7 +9,7 @@ import torch
 
 from d3gnn.kernel.adjacency import LENGTH, Adjacency, Removed
 from d3gnn.kernel.aggregators import Messages, aggregator_of
-from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind
+from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind, spans
 from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId, remove_edges
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.edge_state import (
@@ -245,10 +245,7 @@ class Edge(Operator[EdgeState]):
         if self.parts == 1 and ends.item(0) == n:
             return [Block(PARTIALS, part, 0, columns, full=whole)]
         blocks = []
-        begin = 0
-        for target, end in enumerate(ends[:-1].tolist()):
-            if end > begin or whole:
-                some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
-                blocks.append(Block(PARTIALS, part, target, some, full=whole))
-            begin = end
+        for target, begin, end in spans(ends[:-1], empty=whole):
+            some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
+            blocks.append(Block(PARTIALS, part, target, some, full=whole))
         return blocks
