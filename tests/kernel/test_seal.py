@@ -10,7 +10,7 @@ import pytest
 
 from d3gnn.kernel import mapped_state
 from d3gnn.kernel.mapped_state import MappedPartState, seal
-from d3gnn.kernel.operators import PARTITION
+from d3gnn.kernel.operators import PARTITION, OperatorId
 from d3gnn.runtime.state_backend import MappedBackend
 
 
@@ -65,7 +65,7 @@ def test_damage_to_sealed_arrays_is_noticed(
 
 
 def test_a_process_that_has_the_arrays_open_notices_it_too(tmp_path: Path) -> None:
-    opened = []
+    opened: list[OperatorId] = []
     backend = MappedBackend(tmp_path, on_open=opened.append)
     state = backend.open(PARTITION, 0)
     array = state.array("first", np.int64)

@@ -90,8 +90,8 @@ def _lock_soon(file: int) -> bool:
 
 
 def _checksum(folder: Path, header: Ints, number: int) -> int:
-    """A checksum of the names and contents of all arrays, and of the header, with a number in front, so that no
-    two seals are the same.
+    """A checksum of the names and contents of all arrays, and of the header. The number in front of it makes
+    every seal another one.
     """
     # Words between the version and the counters may change between batches.
     found = zlib.crc32(np.concatenate([header[:8], header[16:]]).tobytes(), number)
