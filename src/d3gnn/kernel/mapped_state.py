@@ -152,11 +152,13 @@ class MappedPartState(PartState):
     def locked(self) -> Iterator[None]:
         """Exclude all other processes of the host; maps the arrays again that they have grown."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._holds_lock = True
         try:
             if self._arrays:
                 self.remap_grown()
             yield
         finally:
+            self._holds_lock = False
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def reset(self) -> None:
@@ -170,7 +172,8 @@ class MappedPartState(PartState):
         """Whether the arrays were sealed since this process opened them, and are not as they were: then they
         must be opened again, which makes them empty.
         """
-        if self._header[SEAL] in (0, self._compared):
+        # Opening them again needs the lock, which must not be taken twice.
+        if self._holds_lock or self._header[SEAL] in (0, self._compared):
             return False
         with self.locked():
             if self._is_damaged():
