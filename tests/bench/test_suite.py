@@ -26,7 +26,7 @@ def test_all_commands_can_be_parsed(quick: bool) -> None:
     for arguments in lists:
         parse(arguments)
     assert {arguments[0] for arguments in lists} == {
-        "throughput", "peers", "stages", "partitioner", "latency", "growth", "windows", "models",
+        "throughput", "peers", "stages", "partitioners", "latency", "growth", "windows", "models",
         "expiry", "recovery",
     }  # fmt: skip
     assert not any("--edges" in arguments for arguments in lists)
