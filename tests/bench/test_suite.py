@@ -27,7 +27,7 @@ def test_all_commands_can_be_parsed(quick: bool) -> None:
         parse(arguments)
     assert {arguments[0] for arguments in lists} == {
         "throughput", "peers", "stages", "partitioners", "latency", "growth", "windows", "models",
-        "expiry",
+        "expiry", "recovery",
     }  # fmt: skip
     assert not any("--edges" in arguments for arguments in lists)
     assert any("20500000" in arguments for arguments in lists) != quick

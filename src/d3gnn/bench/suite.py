@@ -51,6 +51,7 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
         of_file = _stream(data, name) or ["--edges-count", "200000"]
         yield ["partitioners", *of_file]
     yield ["expiry"]
+    yield ["recovery"]
     yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "40"]
     yield ["growth", "--stored", "100000,1000000"]
     if quick:

@@ -11,6 +11,7 @@ from pathlib import Path
 from d3gnn.events import Key
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.erasure import Erasure, forget
+from d3gnn.runtime.rebuild_progress import read_rebuild
 from d3gnn.runtime.rollout import deploy
 from d3gnn.runtime.timers import pending
 from d3gnn.store.control import command
@@ -70,5 +71,15 @@ class PipelineCommands(ABC):
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""
+        return pending(self._query_folder())
+
+    def rebuilding(self) -> str:
+        """What a rebuild of all state from the graph log does now, as a phrase; empty if none is under way.
+
+        Spark reports nothing of a batch before its end, and a rebuild of a large graph takes minutes.
+        """
+        return read_rebuild(self._query_folder())
+
+    def _query_folder(self) -> Path:
         store, arrays = self._folders()
-        return pending(Path(arrays) / Store(store).owner())
+        return Path(arrays) / Store(store).owner()

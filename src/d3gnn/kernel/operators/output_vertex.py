@@ -116,7 +116,7 @@ class OutputVertex(LayerVertex):
             buffer.write(row, value, time, arrival, keys)
             return []
         if self.head is None and deletes is None:
-            key, blob = key_columns(state.keys.take(row))
+            key, blob = key_columns(state.keys.take(row)) if keys is None else (keys.take(row), None)
             plain = (np.zeros(len(row), np.uint8), time, arrival, value, key)
             return [Block(OUTPUT, part, part, plain, blob=blob)]
         prediction = None if self.head is None else self._predict(self.head, value)
