@@ -113,5 +113,5 @@ def take_partials(
             partials[at, NEXT_PARTIAL] = first[row]
             first[row] = at + 1
         partials[at, MESSAGES] = counts[i]
-        for k in range(given.shape[1]):
+        for k in range(states.shape[1]):  # none where they are read from the sums
             states[at, k] = given[i, k]
