@@ -12,7 +12,7 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "GraphLog",
-        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events",
+        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "Training", "events",
         "compact_output", "from_deletes", "from_edges", "from_features", "from_labels", "from_queries",
         "latency", "latest", "metrics", "nn", "session", "verify", "windows",
     ],

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,16 @@ from d3gnn.private import resolved
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
 from d3gnn.runtime.local_coordinator import LocalCoordinator
+from d3gnn.runtime.local_training import TrainingResult, train_engine
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.output import OutputSpec
 from d3gnn.runtime.saved_engine import SavedEngine, save_engine
 from d3gnn.runtime.state_backend import MappedBackend, MemoryBackend, StateBackend
 from d3gnn.runtime.updates import Updates
 from d3gnn.store.named_ids import NamedIds
+from d3gnn.training.live_parts import LiveGraph
+from d3gnn.training.loop import Epoch
+from d3gnn.training.settings import Training
 from d3gnn.types import Floats
 
 
@@ -101,7 +106,9 @@ class LocalEngine:
         emit: Emit = "head",
         threads: int = 1,
     ) -> None:
-        self.model = model = GNN.check(model).prepared()
+        #: As it was given: weights that are laid out for inference cannot be trained.
+        self.trainable = copy.deepcopy(GNN.check(model))
+        self.model = model = self.trainable.prepared()
         reduce, forward = pair_of(window)
         config = OperatorConfig(
             parts, schema or GraphSchema(), reduce, forward, clock, min_change, alerts, emit
@@ -118,14 +125,19 @@ class LocalEngine:
             self.chain.pairs,
         )  # fmt: skip
         self._coordinator = LocalCoordinator(self.partition, config)
-        self._chain = Chain(model, config, self._state.open, threads)
-        operators = self._chain.operators
-        self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
-        #: Those of layers: without Edge 0, which counts degrees.
-        self.edges = [operator for operator in operators if isinstance(operator, Edge)][-len(model.layers) :]
+        self._threads = threads
+        self._build_chain()
         #: The context of the current batch.
         self.context = IMMEDIATE
         self._partition_seconds = 0.0
+
+    def _build_chain(self) -> None:
+        self._chain = Chain(self.model, self.config, self._state.open, self._threads)
+        operators = self._chain.operators
+        self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
+        edges = [operator for operator in operators if isinstance(operator, Edge)]
+        #: Those of layers: without Edge 0, which counts degrees.
+        self.edges = edges[-len(self.model.layers) :]
 
     def __repr__(self) -> str:
         return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
@@ -161,6 +173,52 @@ class LocalEngine:
         self.partition.types, self.partition.watermark = types, watermark
         planned = self._coordinator.rebuild(self.batch, NO_EVENTS, self._coordinator.clocks.batch)
         return self._run(planned, NO_EVENTS)
+
+    def train(
+        self,
+        training: Training | None = None,
+        *,
+        progress: Callable[[Epoch], None] | None = None,
+    ) -> TrainingResult:
+        """Train the model on the current graph and its labels, and use it from now on.
+
+        The gradient is exactly that of a static pass over the whole graph. Afterwards all embeddings are
+        recomputed, by a refresh; the result has the updates that it emitted.
+
+        training:
+            Epochs, loss, optimiser and so on.
+        progress:
+            Called after every epoch, with its loss and scores.
+
+        >>> from d3gnn import LocalEngine, Training, events
+        >>> from d3gnn.nn import Classifier, GraphSAGE
+        >>> engine = LocalEngine(GraphSAGE(4, 8, num_layers=2, out_channels=2, seed=0, head=Classifier()))
+        >>> _ = engine.apply([events.edge(i, (i * 7) % 20, time=1) for i in range(20)])
+        >>> _ = engine.apply([events.label(i, i % 2, time=2) for i in range(20)])
+        >>> result = engine.train(Training(epochs=30, holdout=0))
+        >>> result.trained.epochs[-1].loss < result.trained.epochs[0].loss
+        True
+        """
+        return train_engine(self, training or Training(), progress)
+
+    def use(self, model: GNN) -> Updates:
+        """Replace the model by another one with the same chain of operators and the same widths: rebuilds all
+        state.
+        """
+        chain = ChainSpec.of(GNN.check(model))
+        ours, theirs = _shape(self.trainable), _shape(model)
+        if chain != self.chain or ours != theirs:
+            raise ValueError(f"the model {model} has other layers or widths than {self.model}")
+        self.trainable = copy.deepcopy(model)
+        self.model = self.trainable.prepared()
+        self._chain.close()
+        self._build_chain()
+        return self.refresh()
+
+    def live_graph(self) -> LiveGraph:
+        """The graph as training reads it; valid until the next batch."""
+        edges = [operator for operator in self._chain.operators if isinstance(operator, Edge)]
+        return LiveGraph(self.model, self.partition, self.vertices[0], edges)
 
     def forget(self, ids: Iterable[Key]) -> Updates:
         """Erase vertices with all their edges, so that no state names them, and rebuild all state."""
@@ -297,3 +355,11 @@ class LocalEngine:
         self._state.commit(version.epoch, self.batch)
         keys, width = self.partition.ids.keys, self.model.out_channels
         return Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
+
+
+def _shape(model: GNN) -> list[tuple[Any, ...]]:
+    """What the arrays of a model's operators depend on."""
+    return [
+        (each.aggr, each.in_width, each.message_width, each.root_width, each.out_width, each.edge_width)
+        for each in model.layers
+    ]
