@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -73,7 +74,28 @@ class LabelledVertices(Examples):
 
     def _pairs(self, model: GNN, embedding: Tensor, rows: Ints) -> tuple[Tensor, Tensor]:
         chosen = torch.from_numpy(rows)
-        return predictions(model, embedding[self._index[chosen]]), self._targets[chosen]
+        return predictions(model, distinct_rows(embedding, self._index[chosen])), self._targets[chosen]
+
+
+def distinct_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Rows of x, each at most once: then the gradient is a copy instead of a sum."""
+    if len(index) == len(x) and torch.equal(index, torch.arange(len(x))):
+        return x
+    return cast(Tensor, _DistinctRows.apply(x, index))  # type: ignore[no-untyped-call]
+
+
+class _DistinctRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
+        ctx.rows = len(x)
+        ctx.save_for_backward(index)
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        out = grads[0].new_zeros((ctx.rows, *grads[0].shape[1:]))
+        return out.index_copy_(0, index, grads[0]), None
 
 
 class ShuffledBatches:

@@ -68,7 +68,7 @@ def _aggregate(layer: Layer, values: Tensor, edge: Tensor | None, on: LayerEdges
         if name in ("sum", "mean"):
             if total is None:
                 total = on.destinations.collect(sum_messages(values, edge, edges))
-            columns.append(total / on.count.clamp(min=1.0) if name == "mean" else total)
+            columns.append(total * on.per_message if name == "mean" else total)
         elif name in ("max", "min"):
             sign = 1 if name == "max" else -1
             columns.append(best_messages(sign, values, edge, on, edges))

@@ -61,14 +61,16 @@ def train_model(
     progress: Callable[[Epoch], None] | None = None,
 ) -> TrainedModel:
     """Train a copy of a model. All ranks call this with the same model and settings."""
-    loop = _Loop(copy.deepcopy(model), graph, examples, settings)
+    loop = TrainingLoop(copy.deepcopy(model), graph, examples, settings)
     try:
         return loop.run(progress)
     finally:
         loop.modules.restore()
 
 
-class _Loop:
+class TrainingLoop:
+    """A model in training, which it changes. `modules.restore` ends it."""
+
     def __init__(self, model: GNN, graph: RankGraph, examples: Examples, settings: Training) -> None:
         self.model, self.graph, self.examples, self.settings = model, graph, examples, settings
         self.ranks = graph.ranks
@@ -116,6 +118,7 @@ class _Loop:
         return result
 
     def epoch(self, number: int) -> Epoch:
+        """One pass over the labels; epochs count from 1."""
         begun = time.perf_counter()
         totals = torch.zeros(2 + self.examples.task.width, dtype=torch.float64)
         for rows in self._batches(number):
@@ -140,8 +143,8 @@ class _Loop:
         losses, weights, sums = self.examples.losses(self.model, embedding, rows, number)
         total = torch.stack([(losses * weights).sum().detach().double(), weights.sum().double()])
         totals = self.ranks.add_up(torch.cat([total, sums]))
-        # Without labels here, too, every rank takes part in every exchange of the backward pass.
-        loss = (losses * weights).sum() / float(totals[1].clamp(min=1e-30)) + 0.0 * embedding.sum()
+        # Also without labels here: every rank takes part in every exchange of the backward pass.
+        loss = (losses * weights).sum() / float(totals[1].clamp(min=1e-30))
         loss.backward()  # type: ignore[no-untyped-call]
         self._add_gradients()
         if self.settings.clip is not None:

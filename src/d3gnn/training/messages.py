@@ -136,7 +136,7 @@ def attention_messages(spec: AttentionSpec, values: Tensor, edge: Tensor | None,
     partial = _Attend.apply(values, edge, scores, on.edges, on.place, channels, float(slope), logits, largest)  # type: ignore[no-untyped-call]
     total = on.destinations.collect(cast(Tensor, partial))
     split = heads * (1 + channels)
-    mean = total[:, split:] / on.count.clamp(min=1.0)
+    mean = total[:, split:] * on.per_message
     return torch.cat([at_masters, total[:, :split], mean], 1)
 
 

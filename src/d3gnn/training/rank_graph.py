@@ -36,6 +36,11 @@ class LayerEdges:
     count: Tensor
 
     @cached_property
+    def per_message(self) -> Tensor:
+        """By master [masters, 1]: 1 over the number of its messages."""
+        return self.count.clamp(min=1.0).reciprocal()
+
+    @cached_property
     def ends(self) -> tuple[Tensor, Tensor]:
         """By edge, the rows of values of source and destination."""
         row = np.repeat(np.arange(self.edges.into.rows), np.diff(self.edges.into.ends))

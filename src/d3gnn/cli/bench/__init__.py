@@ -13,6 +13,7 @@ from d3gnn.cli.bench.peers import peers
 from d3gnn.cli.bench.report import report
 from d3gnn.cli.bench.stages import stages
 from d3gnn.cli.bench.throughput import throughput
+from d3gnn.cli.bench.training import training
 from d3gnn.cli.bench.windows import windows
 from d3gnn.cli.help import help_of
 
@@ -24,5 +25,17 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Benchmarks. Each prints a table, or with --json one JSON object per result on standard output.",
 )
-for command in (throughput, peers, latency, growth, stages, windows, models, partitioner, expiry, report):
+for command in (
+    throughput,
+    peers,
+    latency,
+    growth,
+    stages,
+    windows,
+    models,
+    partitioner,
+    expiry,
+    training,
+    report,
+):
     app.command(help=help_of(command))(command)
