@@ -27,6 +27,9 @@ PUBLIC = {
         "Layer", "SAGEConv", "GCNConv", "GraphConv", "GINConv", "GATConv", "GATv2Conv", "Stage",
         "Head", "Classifier", "Regressor", "PairHead", "LinkPredictor", "Similarity",
     ],
+    "d3gnn.training": [
+        "AfterLabels", "Detector", "Every", "OnDrift", "Scoring", "Training", "Trigger",
+    ],
     "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],
     "d3gnn.testing": ["Oracle", "OracleChecker", "event_batches", "random_batches", "schemas"],
 }  # fmt: skip

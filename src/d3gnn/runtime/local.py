@@ -35,7 +35,8 @@ from d3gnn.private import resolved
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
 from d3gnn.runtime.local_coordinator import LocalCoordinator
-from d3gnn.runtime.local_training import TrainingResult, train_engine
+from d3gnn.runtime.local_scoring import LocalScorer
+from d3gnn.runtime.local_training import TrainingResult, check_replaces, train_engine
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.output import OutputSpec
 from d3gnn.runtime.saved_engine import SavedEngine, save_engine
@@ -44,6 +45,8 @@ from d3gnn.runtime.updates import Updates
 from d3gnn.store.named_ids import NamedIds
 from d3gnn.training.live_parts import LiveGraph
 from d3gnn.training.loop import Epoch
+from d3gnn.training.metrics import Metrics
+from d3gnn.training.scoring import Scoring
 from d3gnn.training.settings import Training
 from d3gnn.types import Floats
 
@@ -78,6 +81,8 @@ class LocalEngine:
     threads:
         Threads that run parts side by side, where a batch is large enough. Use at least as many parts. The
         embeddings do not depend on it, bit for bit.
+    scoring:
+        Score predictions by the labels that arrive; see `d3gnn.training.Scoring`.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -105,6 +110,7 @@ class LocalEngine:
         alerts: Alerts | None = None,
         emit: Emit = "head",
         threads: int = 1,
+        scoring: Scoring | None = None,
     ) -> None:
         #: As it was given: weights that are laid out for inference cannot be trained.
         self.trainable = copy.deepcopy(GNN.check(model))
@@ -127,6 +133,9 @@ class LocalEngine:
         self._coordinator = LocalCoordinator(self.partition, config)
         self._threads = threads
         self._build_chain()
+        self._scorer = (
+            None if scoring is None else LocalScorer(scoring, self.trainable, self.partition, config)
+        )
         #: The context of the current batch.
         self.context = IMMEDIATE
         self._partition_seconds = 0.0
@@ -199,16 +208,24 @@ class LocalEngine:
         >>> result.trained.epochs[-1].loss < result.trained.epochs[0].loss
         True
         """
-        return train_engine(self, training or Training(), progress)
+        result = train_engine(self, training or Training(), progress)
+        if self._scorer is not None:
+            self._scorer.scorer.trained(self.trainable)
+        return result
+
+    def training_due(self) -> str | None:
+        """Why a training is due, by the trigger of `scoring=`; None if it is not."""
+        return None if self._scorer is None else self._scorer.scorer.due
+
+    def scores(self) -> dict[str, Metrics]:
+        """Prequential scores, with `scoring=`: `recent`, over the window, and in `total`."""
+        return {} if self._scorer is None else self._scorer.scorer.metrics()
 
     def use(self, model: GNN) -> Updates:
         """Replace the model by another one with the same chain of operators and the same widths: rebuilds all
         state.
         """
-        chain = ChainSpec.of(GNN.check(model))
-        ours, theirs = _shape(self.trainable), _shape(model)
-        if chain != self.chain or ours != theirs:
-            raise ValueError(f"the model {model} has other layers or widths than {self.model}")
+        check_replaces(GNN.check(model), self.trainable)
         self.trainable = copy.deepcopy(model)
         self.model = self.trainable.prepared()
         self._chain.close()
@@ -350,16 +367,13 @@ class LocalEngine:
         """The operators behind Partition, one after the other."""
         version, _, result = planned
         self.context = version.context
+        if self._scorer is not None and not version.refresh:
+            self._scorer.before(events, result, self.vertices[-1])
         blocks = self._chain.run(result.blocks, version)
         self.batch += 1
         self._state.commit(version.epoch, self.batch)
         keys, width = self.partition.ids.keys, self.model.out_channels
-        return Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
-
-
-def _shape(model: GNN) -> list[tuple[Any, ...]]:
-    """What the arrays of a model's operators depend on."""
-    return [
-        (each.aggr, each.in_width, each.message_width, each.root_width, each.out_width, each.edge_width)
-        for each in model.layers
-    ]
+        updates = Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
+        if self._scorer is not None:
+            self._scorer.after(updates, refresh=version.refresh)
+        return updates

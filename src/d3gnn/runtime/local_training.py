@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from d3gnn.kernel.operators import ChainSpec
+from d3gnn.nn.model import GNN
 from d3gnn.runtime.updates import Updates
 from d3gnn.training.examples import LabelledVertices
 from d3gnn.training.loop import Epoch, TrainedModel, train_model
@@ -15,6 +17,21 @@ from d3gnn.training.settings import Training
 
 if TYPE_CHECKING:
     from d3gnn.runtime.local import LocalEngine
+
+
+def check_replaces(model: GNN, current: GNN) -> None:
+    """Check that a model has the operators and the widths of the one that it replaces."""
+    ours, theirs = _shape(current), _shape(model)
+    if ChainSpec.of(current) != ChainSpec.of(model) or ours != theirs:
+        raise ValueError(f"the model {model} has other layers, widths or another head than {current}")
+
+
+def _shape(model: GNN) -> list[tuple[Any, ...]]:
+    """What the arrays of a model's operators depend on."""
+    return [
+        (each.aggr, each.in_width, each.message_width, each.root_width, each.out_width, each.edge_width)
+        for each in model.layers
+    ]
 
 
 @dataclass

@@ -109,7 +109,7 @@ class GlobalBatchNorm(nn.Module):
         variance = sum_over(self._ranks, (centred * centred).sum(0)) / count
         self._record(mean.detach(), variance.detach() * count / (count - 1).clamp(min=1.0))
         out = centred * torch.rsqrt(variance + norm.eps)
-        return out if norm.weight is None else out * norm.weight + norm.bias
+        return out * norm.weight + norm.bias if norm.affine else out
 
     @torch.no_grad()
     def _record(self, mean: Tensor, variance: Tensor) -> None:
