@@ -33,16 +33,19 @@ from d3gnn.kernel.operators import (
     build_operator,
 )
 from d3gnn.kernel.operators import edge as edge_operator
-from d3gnn.kernel.operators.base import BatchContext
+from d3gnn.kernel.operators.base import BatchContext, OpenState
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.vertex_state import VertexState
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
-from d3gnn.nn import GNN, GraphSAGE, SAGEConv
+from d3gnn.kernel.windows import Windows
+from d3gnn.nn import GAT, GCN, GNN, GraphSAGE, SAGEConv
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.models import sage_from_widths
 from d3gnn.runtime.batch import run_operator, run_part
+from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.state_backend import MappedBackend
+from d3gnn.runtime.updates import Updates
 from d3gnn.sources import SyntheticStream
 from d3gnn.testing import OracleChecker, event_batches, random_batches, schemas
 from d3gnn.types import Floats
@@ -126,27 +129,36 @@ def layers_of(model: GNN) -> list[Layer | None]:
     return [None, *model.layers, None]
 
 
+def states_in(folder: Path) -> OpenState:
+    """Opens the states in a folder as a process of its own does."""
+
+    @cache
+    def open_state(operator: OperatorId, part: int) -> PartState:
+        return MappedPartState(folder / str(operator) / str(part))
+
+    return open_state
+
+
 class RelayEngine(LocalEngine):
-    """For every batch and part, a random one of several workers continues over the same files."""
+    """For every batch and part, a random one of several workers continues over the same files.
+
+    As in several tasks, each operator keeps the edges of its parts itself.
+    """
 
     def __init__(self, model: GNN, parts: int, schema: GraphSchema, folder: Path) -> None:
         super().__init__(model, parts=parts, schema=schema, arrays=folder)
-        self.folder = folder
         self._turns = random.Random(3)
         replace_steps(self, self._step)
-        own: list[Operator[Any]] = [*self.vertices, *self.edges]
-        self._workers = [own]
-        self._workers += [self._new_worker() for _ in range(2)]
+        opens = [self._state.open, *(states_in(folder) for _ in range(2))]
+        self._workers = [
+            [build_operator(id, model, self.config, open_state) for id in self.chain.operators]
+            for open_state in opens
+        ]
+        own = self._workers[0]
+        self.vertices = [operator for operator in own if isinstance(operator, Vertex)]
         for operator in own:
             for part in range(parts):
                 operator.state(part)
-
-    def _new_worker(self) -> list[Operator[Any]]:
-        @cache
-        def open_state(operator: OperatorId, part: int) -> PartState:
-            return MappedPartState(self.folder / str(operator) / str(part))
-
-        return [build_operator(each.id, self.model, self.config, open_state) for each in self._workers[0]]
 
     def _step(
         self, operator: Operator[Any], topology: list[Topology], blocks: list[list[Block]]
@@ -172,6 +184,70 @@ def test_several_workers_share_the_same_files(tmp_path: Path) -> None:
     for batch in random_batches(
         schema, seed=3, n_batches=20, batch_size=60, n_vertices=400, delete_vertex=0.05
     ):
+        checker.apply(batch)
+
+
+class ChainRelayEngine(LocalEngine):
+    """For every batch, a random one of several workers runs the whole chain over the same files.
+
+    As in one task, the operators share the edges of a part.
+    """
+
+    def __init__(self, model: GNN, folder: Path, schema: GraphSchema, window: Windows = None) -> None:
+        super().__init__(model, parts=2, schema=schema, arrays=folder, window=window)
+        self._turns = random.Random(5)
+        own = self._chain
+        for operator in own.operators:
+            for part in range(self.parts):
+                operator.state(part)
+        self._chains = [own, *(self._new_chain(folder) for _ in range(2))]
+
+    def _new_chain(self, folder: Path) -> Chain:
+        open_state = states_in(folder)
+
+        def open_current(operator: OperatorId, part: int) -> PartState:
+            state = open_state(operator, part)
+            states.add(state)
+            return state
+
+        states: set[PartState] = set()
+        chain = Chain(self.model, self.config, open_current)
+        run = chain.run
+
+        def run_current(*given: Any) -> list[Block]:
+            for state in states:
+                with state.locked():
+                    pass  # maps what other workers have grown
+            return run(*given)
+
+        chain.run = run_current  # type: ignore[method-assign, assignment]
+        return chain
+
+    def _run(self, *given: Any) -> Updates:
+        self._chain = self._turns.choice(self._chains)
+        updates = super()._run(*given)
+        for state in self._state._opened.values():
+            with state.locked():
+                pass
+        return updates
+
+
+@pytest.mark.parametrize("layer", ["sage", "gcn", "gat"])
+def test_several_workers_share_an_adjacency_in_the_same_files(layer: str, tmp_path: Path) -> None:
+    schema = GraphSchema(features={"x": 3})
+    models = {
+        "sage": lambda: GraphSAGE(3, 5, 2, 4, seed=1),
+        "gcn": lambda: GCN(3, 5, 2, 4, seed=1),
+        "gat": lambda: GAT(3, 4, 2, 4, heads=2, seed=1),
+    }
+    engine = ChainRelayEngine(models[layer](), tmp_path, schema)
+    checker = OracleChecker(engine)
+    for batch in random_batches(
+        schema, seed=3, n_batches=20, batch_size=60, n_vertices=200, delete_vertex=0.05
+    ):
+        checker.apply(batch)
+    checker.refresh()
+    for batch in random_batches(schema, seed=4, n_batches=5, batch_size=60, n_vertices=200):
         checker.apply(batch)
 
 

@@ -17,7 +17,9 @@ from d3gnn.bench.result import OnProgress, no_progress
 from d3gnn.bench.workload import Workload
 from d3gnn.events import EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
+from d3gnn.kernel.adjacency import Adjacency, peek_edge_count
 from d3gnn.kernel.operators import OperatorId
+from d3gnn.kernel.operators.part_graph import ADJACENCIES
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.runtime.metrics import by_part, metrics
@@ -112,8 +114,12 @@ class SparkRun:
 
     @property
     def stored_edges(self) -> int:
-        first = self._runtime.operator(OperatorId("edge", 1))
-        return sum(first.state(part).adjacency.edge_count for part in range(self.parts))
+        counts = [0]
+        for id in (*ADJACENCIES.values(), OperatorId("edge", 1)):  # shared in one task, or of each operator
+            folders = [self._runtime.state.folder(id, part) for part in range(self.parts)]
+            found = [peek_edge_count(folder) for folder in folders]
+            counts.append(sum(found))
+        return max(counts)
 
     def memory(self) -> dict[str, int]:
         """Allocated bytes of each operator, summed over parts."""
@@ -123,6 +129,10 @@ class SparkRun:
             for part in range(self.parts):
                 operator.state(part)
             used[str(id)] = sum(operator.part_state(part).nbytes for part in range(self.parts))
+        for id in ADJACENCIES.values():
+            if any(peek_edge_count(self._runtime.state.folder(id, part)) for part in range(self.parts)):
+                states = [self._runtime.state.open(id, part) for part in range(self.parts)]
+                used[str(id)] = sum(Adjacency(state).part_state.nbytes for state in states)
         return used
 
 

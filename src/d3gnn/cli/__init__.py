@@ -17,6 +17,7 @@ from d3gnn.cli.help import help_of
 from d3gnn.cli.models import models
 from d3gnn.cli.repair import repair
 from d3gnn.cli.run import run
+from d3gnn.cli.train import train
 from d3gnn.cli.verify import verify
 
 __all__ = ["app"]
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, generate, verify, repair, clean, models, compact_output, fork, forget):
+for command in (demo, run, generate, verify, repair, clean, models, train, compact_output, fork, forget):
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 

@@ -7,12 +7,14 @@ segments leave are removed once they are more than half of the pool.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import inlined, lean
+from d3gnn.kernel.mapped_state import peek_counters
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.prefetch import AHEAD, fetch
 from d3gnn.types import Bools, Ints, Ints32
@@ -47,12 +49,21 @@ class Removed(NamedTuple):
     arrival: Ints
 
 
+_COUNTERS = "adjacency"
+
+
+def peek_edge_count(folder: str | Path) -> int:
+    """The number of edges in a folder of mapped state, without opening it; 0 if there is no adjacency."""
+    counters = peek_counters(folder, _COUNTERS)
+    return 0 if counters is None else int(counters[2])
+
+
 class Adjacency:
     """Out- and in-lists over the vertex slots of one part."""
 
     def __init__(self, part_state: PartState) -> None:
-        self._part_state, self._generation = part_state, -1
-        self._counters = part_state.counters("adjacency", 3)  # pool in use (out, in), live edges
+        self.part_state, self._generation = part_state, -1
+        self._counters = part_state.counters(_COUNTERS, 3)  # pool in use (out, in), live edges
         self._edges = part_state.array("edges", np.int32, 4)
         self._segments = [part_state.array(f"{name}_segments", np.int32, 3) for name in ("out", "in")]
         self._pools = [part_state.array(f"{name}_pool", np.int32, 2) for name in ("out", "in")]
@@ -69,10 +80,10 @@ class Adjacency:
         return self._sides()[1]
 
     def _sides(self) -> tuple[Side, Side]:
-        if self._generation != self._part_state.generation:
+        if self._generation != self.part_state.generation:
             (out, into), (out_pool, in_pool) = self._segments, self._pools
             self._views = Side(out.data, out_pool.data), Side(into.data, in_pool.data)
-            self._generation = self._part_state.generation
+            self._generation = self.part_state.generation
         return self._views
 
     @property
@@ -130,6 +141,16 @@ class Adjacency:
         for side in (out, into):
             side.segments[leaving, ROOM] = 0  # their segments are gaps from now on
         return Removed(src[:count], dst[:count], gone[:count], time[:count], arrival[:count])
+
+    def hide(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
+        """Leave out the edges that were added last, until `show`: nothing may change the edges meanwhile."""
+        out, into = self._sides()
+        _leave_out(1, slots, src, dst, self._edges.data, out.segments, into.segments, self._counters)
+
+    def show(self, slots: Ints32, src: Ints32, dst: Ints32) -> None:
+        """Take hidden edges in again."""
+        out, into = self._sides()
+        _leave_out(-1, slots, src, dst, self._edges.data, out.segments, into.segments, self._counters)
 
     def ends(self, slots: Ints32) -> tuple[Ints32, Ints32, Bools]:
         """Source and destination of the edges at these slots, and whether there is one."""
@@ -269,6 +290,26 @@ def _remove(
             _remove_from(slot, edges[slot, SRC], edges, OUT_PLACE, out_segments, out_pool)
             _remove_from(slot, edges[slot, DST], edges, IN_PLACE, in_segments, in_pool)
     return count
+
+
+@lean
+def _leave_out(
+    sign: int, slots: Ints32, src: Ints32, dst: Ints32, edges: Ints32, out_segments: Ints32,
+    in_segments: Ints32, counters: Ints,
+) -> None:  # fmt: skip
+    """Shorten the segments by the edges that were added last, which are at their ends (1), or undo it (-1).
+
+    A negative place stands for an edge that is not here at the moment.
+    """
+    last = len(slots) - 1
+    for i in range(len(slots)):
+        next = min(last, i + AHEAD)
+        fetch(out_segments, src[next])
+        fetch(in_segments, dst[next])
+        out_segments[src[i], LENGTH] -= sign
+        in_segments[dst[i], LENGTH] -= sign
+        edges[slots[i], IN_PLACE] = -edges[slots[i], IN_PLACE]
+    counters[2] -= sign * len(slots)
 
 
 @lean

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 
 from d3gnn.kernel.mapped_state import StateLost
-from d3gnn.kernel.operators import PARTITION
+from d3gnn.kernel.operators import PARTITION, OperatorId
+from d3gnn.kernel.operators.part_graph import ADJACENCIES
 from d3gnn.runtime.chain_worker import SHARED
 from d3gnn.runtime.in_use import is_in_use
 from d3gnn.runtime.plan import Plan
-from d3gnn.runtime.worker import Worker
+from d3gnn.runtime.worker import INTERRUPTED, Worker
 
 #: How long to wait for the end of a batch, and between two looks.
 _PATIENCE, _PAUSE = 120.0, 0.05
@@ -67,10 +68,15 @@ def _require_arrays(plan: Plan, query: str) -> None:
 
 def _is_whole(worker: Worker, epoch: int, batch: int) -> bool:
     """Whether the parts behind Partition are at its version."""
-    for id in worker.plan.chain.operators:
+    versions = set(_versions(worker, worker.plan.chain.operators))
+    if (epoch, SHARED) in versions:  # then the operators share the edges, too
+        versions.update(_versions(worker, ADJACENCIES.values()))
+    return versions <= {(epoch, batch), (epoch, SHARED)}
+
+
+def _versions(worker: Worker, ids: Iterable[OperatorId]) -> Iterator[tuple[int, int]]:
+    for id in ids:
         for part in range(worker.plan.parts):
             state = worker.state.open(id, part)
             state.remap_grown()
-            if state.dirty or state.version not in ((epoch, batch), (epoch, SHARED)):
-                return False
-    return True
+            yield (state.version[0], INTERRUPTED) if state.dirty else state.version

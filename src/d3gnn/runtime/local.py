@@ -14,6 +14,7 @@ import pyarrow as pa
 from d3gnn.events import Event, EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import (
     PARTITION,
@@ -29,6 +30,7 @@ from d3gnn.kernel.operators.base import IMMEDIATE
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.kernel.windows import Clock, Windows, check_time, pair_of
+from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
 from d3gnn.private import resolved
@@ -83,6 +85,9 @@ class LocalEngine:
         embeddings do not depend on it, bit for bit.
     scoring:
         Score predictions by the labels that arrive; see `d3gnn.training.Scoring`.
+    partition_threads:
+        Threads that choose the parts of large batches of new edges. With more than one, the parts differ from
+        run to run, and with them the last bits of embeddings.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -111,6 +116,7 @@ class LocalEngine:
         emit: Emit = "head",
         threads: int = 1,
         scoring: Scoring | None = None,
+        partition_threads: int = 1,
     ) -> None:
         #: As it was given: weights that are laid out for inference cannot be trained.
         self.trainable = copy.deepcopy(GNN.check(model))
@@ -128,7 +134,7 @@ class LocalEngine:
         )
         self.partition = Partition(
             self.schema, parts, partitioner, self._state.open(PARTITION, 0), self.chain.destinations,
-            self.chain.pairs,
+            self.chain.pairs, partition_threads,
         )  # fmt: skip
         self._coordinator = LocalCoordinator(self.partition, config)
         self._threads = threads
@@ -315,10 +321,16 @@ class LocalEngine:
         engine = LocalEngine(saved.model, arrays=arrays, **saved.arguments)
         engine.batch, engine.partition.types = saved.batch, saved.types
         engine.partition.watermark = saved.watermark
-        engine._coordinator.restore(saved.graph, saved.clocks)
         if saved.graph is not None:
-            engine.refresh()
+            engine.restore(saved.graph, saved.clocks)
+        else:
+            engine._coordinator.restore(None, saved.clocks)
         return engine
+
+    def restore(self, graph: LogEntry, clocks: Clocks | None = None) -> Updates:
+        """Take a compacted log instead of the engine's own, and build all state from it."""
+        self._coordinator.restore(graph, clocks or Clocks())
+        return self.refresh()
 
     @property
     def epoch(self) -> int:

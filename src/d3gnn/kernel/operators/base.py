@@ -10,7 +10,6 @@ from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from d3gnn.kernel.adjacency import Adjacency, Removed
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
@@ -18,11 +17,12 @@ from d3gnn.kernel.windows import Window
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.types import Bytes, Ints
 
-Role = Literal["partition", "edge", "vertex"]
+Role = Literal["partition", "adjacency", "adjacency-without-loops", "edge", "vertex"]
+_OF_LAYERS = ("edge", "vertex")
 
 
 class OperatorId(NamedTuple):
-    """One operator of a chain; as text, its name in metrics and folders.
+    """One operator of a chain, or an adjacency that several share; as text, its name in metrics and folders.
 
     >>> str(OperatorId("edge", 2)), str(PARTITION)
     ('edge-2', 'partition')
@@ -32,7 +32,7 @@ class OperatorId(NamedTuple):
     layer: int = 0
 
     def __str__(self) -> str:
-        return self.role if self.role == "partition" else f"{self.role}-{self.layer}"
+        return f"{self.role}-{self.layer}" if self.role in _OF_LAYERS else self.role
 
 
 PARTITION = OperatorId("partition")
@@ -42,7 +42,6 @@ PARTITION = OperatorId("partition")
 OpenState = Callable[[OperatorId, int], PartState]
 State = TypeVar("State")
 _NOTHING = np.zeros(0, np.uint8)
-_NO_EDGES = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class BatchContext(NamedTuple):
@@ -58,15 +57,6 @@ class BatchContext(NamedTuple):
 
 #: A batch in which nothing stays pending, whatever the window.
 IMMEDIATE = BatchContext(0, drain=True)
-
-
-def remove_edges(adjacency: Adjacency, edges: Block | None, replicas: Block | None) -> Removed | None:
-    """Remove the edges that a batch deletes, and those of deleted replicas; None if there are none."""
-    if edges is None and replicas is None:
-        return None
-    return adjacency.remove(
-        *(edges.columns if edges else _NO_EDGES), *(replicas.columns if replicas else _NO_EDGES)
-    )
 
 
 class Operator(ABC, Generic[State]):

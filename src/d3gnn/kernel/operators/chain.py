@@ -18,6 +18,7 @@ from d3gnn.kernel.operators.input_vertex import InputVertex
 from d3gnn.kernel.operators.layer_vertex import LayerVertex
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.pairs import Pairs, Scored
+from d3gnn.kernel.operators.part_graph import OwnGraphs
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
@@ -84,17 +85,24 @@ class ChainSpec:
 
 
 def build_operator(
-    id: OperatorId, model: GNN, config: OperatorConfig, open_state: OpenState
+    id: OperatorId,
+    model: GNN,
+    config: OperatorConfig,
+    open_state: OpenState,
+    graphs: OwnGraphs | None = None,
 ) -> Operator[Any]:
-    """One operator of a model's chain; its parts open their states by `open_state(id, part)`."""
+    """One operator of a model's chain; its parts open their states by `open_state(id, part)`, and the edges
+    of a part by `graphs`: each in its own state, unless given.
+    """
+    graphs = graphs or OwnGraphs()
     chain, layer = ChainSpec.of(model), id.layer
     if id.role == "edge":
         if layer > chain.layers:
             assert isinstance(model.head, PairHead)
-            return Pairs(id, model.head, model.out_channels, open_state, config)
+            return Pairs(id, model.head, model.out_channels, open_state, config, graphs)
         made = model.layers[layer - 1] if layer else model.degrees
         assert made is not None
-        return Edge(id, made, open_state, config)
+        return Edge(id, made, open_state, config, graphs)
     scored = Scored(model.out_channels) if model.scores_edges else None
     layers: list[Layer | None] = [*model.layers, scored]
     following = layers[layer]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -9,8 +10,8 @@ import torch
 
 from d3gnn.kernel.adjacency import LENGTH, Adjacency, Removed
 from d3gnn.kernel.aggregators import Messages, aggregator_of
-from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind
-from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId, remove_edges
+from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind, spans
+from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.edge_state import (
     EdgeState,
@@ -21,6 +22,7 @@ from d3gnn.kernel.operators.edge_state import (
     touch_reached,
     touch_without_cause,
 )
+from d3gnn.kernel.operators.part_graph import OwnGraphs
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import (
@@ -54,32 +56,40 @@ def prefers_pull(incoming: int, adjacency: Adjacency, others: int) -> bool:
 class Edge(Operator[EdgeState]):
     """The edges of a layer in each part. In its window, partial aggregates of destinations are pending."""
 
-    def __init__(self, id: OperatorId, layer: Layer, open_state: OpenState, config: OperatorConfig) -> None:
+    def __init__(
+        self, id: OperatorId, layer: Layer, open_state: OpenState, config: OperatorConfig, graphs: OwnGraphs
+    ) -> None:
         super().__init__(id, open_state, config.reduce)
         self.parts, self.layer, self.sends_input = config.parts, layer, layer.sends_input
         self.aggregator = aggregator_of(layer)
         self.width = self.aggregator.state_width(layer.message_width)
         self._sums = self.aggregator.sums(self.width)
-        self._edge_width, self._skips_self_loops = layer.edge_width, layer.skips_self_loops
+        self._edge_width, self._open_graph = layer.edge_width, graphs.opener(layer.skips_self_loops)
         self._invalidates = not self.aggregator.invertible
         # What the next operator needs and this one does not.
         self._forwards = FEATURES if id.layer == 0 else ROOTS
 
     def open(self, part_state: PartState, part: int) -> EdgeState:
-        layer, pending = self.layer, self.open_window(part_state)
+        layer, pending, graph = self.layer, self.open_window(part_state), self._open_graph(part_state, part)
         return EdgeState(
-            part_state, layer.message_width, self.width, layer.edge_width, pending, self._invalidates
+            part_state, graph, layer.message_width, self.width, layer.edge_width, pending, self._invalidates
         )
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending
 
     def step(self, part: int, topology: Topology, blocks: list[Block], context: BatchContext) -> list[Block]:
+        found = by_kind(blocks)
+        values, forwarded = found[VALUES], found[self._forwards]
+        state, removed = self.take_topology(part, topology, values)
+        return [*forwarded, *self.aggregate(state, part, topology, values, removed, context)]
+
+    def take_topology(
+        self, part: int, topology: Topology, values: list[Block]
+    ) -> tuple[EdgeState, Removed | None]:
+        """Make room for what is new, and take out what is removed (a); `values` are those that follow."""
         state = self.state(part)
         state.follow()
-        found = by_kind(blocks)
-        values, out = found[VALUES], list(found[self._forwards])
-        edge_deletes, deleted = topology.edge_deletes, topology.replica_deletes
         replicas, adds = topology.replicas, topology.edge_adds
         edge_values = topology.edge_values if self._edge_width else None
         if replicas is not None or adds is not None:
@@ -89,9 +99,19 @@ class Edge(Operator[EdgeState]):
         if replicas is not None:
             slot, master_part, master_row = replicas.columns
             learn_masters(slot, master_part, master_row, state.master.data)
+        return state, state.graph.take_removes(topology, reads=bool(values) or edge_values is not None)
 
-        # (a) the net topology, (b) removed edges are retracted with their old messages, ...
-        removed = remove_edges(state.adjacency, edge_deletes, deleted)
+    def aggregate(
+        self,
+        state: EdgeState,
+        part: int,
+        topology: Topology,
+        values: list[Block],
+        removed: Removed | None,
+        context: BatchContext,
+    ) -> list[Block]:
+        """The roots and partial aggregates that new values and a changed topology cause."""
+        deleted, adds = topology.replica_deletes, topology.edge_adds
         incoming, own, segments = 0, [], state.adjacency.out.segments
         for block in values:
             edges, masters = count_reached(block.columns[0], part, segments, state.master.data)
@@ -99,21 +119,21 @@ class Edge(Operator[EdgeState]):
             own.append(masters)
         messages = (0 if removed is None else len(removed.src)) + (0 if adds is None else len(adds))
         pulls = prefers_pull(incoming, state.adjacency, messages)
+        # (b) removed edges are retracted with their old messages, ...
         if removed is not None:
             self._retract(state, removed, deleted)
         if self._edge_width:
-            messages += self._take_edge_values(state, adds, edge_values)
+            messages += self._take_edge_values(state, adds, topology.edge_values)
         # ... (c) edges that stay get the new values, (d) new edges are added with new values.
         if values:
             messages += self._replace(state, values, pulls)
         if adds is not None:
-            self._add(state, adds)
+            added = state.graph.take_adds(adds)
+            self.aggregator.add(added, state.arrays, state.touched, state.invalidated)
         # A FULL block must not contain what is pending.
         whole = pulls and self._pull(state, may_be_whole=self.window is None or context.drain)
         if self._invalidates and size(state.invalidated):
             self._recompute_invalidated(state, pulls)
-        if self.sends_input:
-            out += [self._roots(state, part, *each) for each in zip(values, own, strict=True) if each[1]]
         metrics = self.metrics
         metrics["messages"] += messages
         due = size(state.touched)
@@ -125,6 +145,17 @@ class Edge(Operator[EdgeState]):
             due = self.hold(state.pending, state.touched, context)
             if deleted is not None:
                 state.pending.cancel(deleted.columns[0])
+        return self.send(state, part, zip(values, own, strict=True), due, whole)
+
+    def send(
+        self, state: EdgeState, part: int, values: Iterable[tuple[Block, int]], due: int, whole: bool = False
+    ) -> list[Block]:
+        """The blocks for the masters: roots, given the new values and how many of them have their masters
+        here, and the partial aggregates of the `due` touched destinations, or of the `whole` part.
+        """
+        out: list[Block] = []
+        if self.sends_input:
+            out += [self._roots(state, part, *each) for each in values if each[1]]
         if whole or due:
             out += self._partials(state, part, whole)
         return out
@@ -166,14 +197,6 @@ class Edge(Operator[EdgeState]):
         with torch.inference_mode():
             made: Floats = self.layer.edge(torch.from_numpy(known)).numpy()
             return made
-
-    def _add(self, state: EdgeState, adds: Block) -> None:
-        slots, src, dst, time, arrival = adds.columns
-        if self._skips_self_loops and (loops := src == dst).any():
-            slots, src, dst, time, arrival = (column[~loops] for column in adds.columns)
-        state.adjacency.add(slots, src, dst)
-        carried = Messages(src, dst, slots, time, arrival)
-        self.aggregator.add(carried, state.arrays, state.touched, state.invalidated)
 
     def _replace(self, state: EdgeState, blocks: list[Block], pulls: bool) -> int:
         out, touched, arrays, messages = state.adjacency.out, state.touched, state.arrays, 0
@@ -245,10 +268,7 @@ class Edge(Operator[EdgeState]):
         if self.parts == 1 and ends.item(0) == n:
             return [Block(PARTIALS, part, 0, columns, full=whole)]
         blocks = []
-        begin = 0
-        for target, end in enumerate(ends[:-1].tolist()):
-            if end > begin or whole:
-                some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
-                blocks.append(Block(PARTIALS, part, target, some, full=whole))
-            begin = end
+        for target, begin, end in spans(ends[:-1], empty=whole):
+            some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
+            blocks.append(Block(PARTIALS, part, target, some, full=whole))
         return blocks

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER, Adjacency
+from d3gnn.kernel.adjacency import BEGIN, LENGTH, OTHER
 from d3gnn.kernel.aggregators import EdgeArrays
 from d3gnn.kernel.aggregators.cancellation import SENT, TAKEN, bound_of, is_dwarfed, larger
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import lean
+from d3gnn.kernel.operators.part_graph import PartGraph
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.prefetch import AHEAD, fetch, fetch_row
 from d3gnn.kernel.touched import ARRIVAL, NEVER, TIME, VERTEX, clear, make_touched, touch
@@ -22,6 +23,7 @@ class EdgeState:
     def __init__(
         self,
         part_state: PartState,
+        graph: PartGraph,
         width: int,
         state_width: int,
         edge_width: int,
@@ -29,7 +31,7 @@ class EdgeState:
         invalidates: bool,
     ) -> None:
         self.part_state, self.pending, self._invalidates = part_state, pending, invalidates
-        self.adjacency = Adjacency(part_state)
+        self.graph, self.adjacency = graph, graph.adjacency
         self.values = part_state.array("values", np.float32, width)
         self.edge_values = part_state.array("edge_values", np.float32, edge_width)
         self.sums = part_state.array("sums", np.float64, state_width)
@@ -45,7 +47,6 @@ class EdgeState:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.master.data):
             reserve_all((self.values, self.sums, self.count, self.bounds, self.master), slots)
-        self.adjacency.reserve(slots, edges)
         if edges > len(self.edge_values.data):
             self.edge_values.reserve(edges)
         self.follow()
@@ -61,6 +62,11 @@ class EdgeState:
                 if self._invalidates:
                     self.invalidated = make_touched(slots)
             self._followed = self.part_state.generation
+
+    @property
+    def generations(self) -> tuple[int, int]:
+        """Of its own arrays and of those of the lists: one increases when an array moves."""
+        return self.part_state.generation, self.adjacency.part_state.generation
 
     @property
     def arrays(self) -> EdgeArrays:

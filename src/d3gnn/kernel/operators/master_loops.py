@@ -15,7 +15,7 @@ from d3gnn.types import Bytes, Doubles, Floats, Ints, Ints32
 
 
 @inlined
-def _combine(
+def combine(
     row: int, first: Ints32, partials: Ints32, states: Floats, params: Ints, total: Doubles, aggregate: Floats
 ) -> None:
     """The aggregate of one master, of the partials of all parts; `total` is scratch for one state."""
@@ -46,7 +46,7 @@ def combine_partials(
         row = touched[begin + i + 1, VERTEX]
         for k in range(roots.shape[1]):
             root[i, k] = roots[row, k]
-        _combine(row, first, partials, states, params, total, aggregate[i])
+        combine(row, first, partials, states, params, total, aggregate[i])
 
 
 @lean
@@ -57,7 +57,7 @@ def combine_into_rows(
     """Write the aggregates of touched masters into their values, from column `begin` on."""
     for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
-        _combine(row, first, partials, states, params, total, value[row, begin:])
+        combine(row, first, partials, states, params, total, value[row, begin:])
 
 
 @lean
@@ -106,8 +106,8 @@ def renew_few(
     for i in range(len(fresh)):
         for j in range(fresh.shape[1]):
             fresh[i, j] = bias[j]
-        _add_product(aggregate[i], left, fresh[i])
-        _add_product(root[i], right, fresh[i])
+        add_product(aggregate[i], left, fresh[i])
+        add_product(root[i], right, fresh[i])
         for j in range(fresh.shape[1]):
             if relu and fresh[i, j] < 0:
                 fresh[i, j] = 0
@@ -115,7 +115,7 @@ def renew_few(
 
 
 @inlined
-def _add_product(row: Floats, weight: Floats, into: Floats) -> None:
+def add_product(row: Floats, weight: Floats, into: Floats) -> None:
     """Add a row times a matrix. Many rows are zero in many places, or everywhere before a first partial."""
     fours = len(row) // 4 * 4
     for k in range(0, fours, 4):

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from d3gnn.events.keys import Keys
-from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, Adjacency, Removed
+from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, Removed
 from d3gnn.kernel.alerts import LAPSED, remembered
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.blocks import (
@@ -27,8 +27,9 @@ from d3gnn.kernel.blocks import (
 )
 from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import KeyColumn
-from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId, remove_edges
+from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
+from d3gnn.kernel.operators.part_graph import OwnGraphs, PartGraph
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, make_touched, size, touch, touch_all
@@ -54,9 +55,9 @@ class Scored(Layer):
 class PairState:
     """The edges of a part, the embeddings and ids of their ends, and the last score of each."""
 
-    def __init__(self, part_state: PartState, width: int) -> None:
+    def __init__(self, part_state: PartState, graph: PartGraph, width: int) -> None:
         self.part_state = part_state
-        self.adjacency = Adjacency(part_state)
+        self.graph, self.adjacency = graph, graph.adjacency
         self.keys = KeyColumn(part_state, "name")
         self.values = part_state.array("values", np.float32, width)
         self._by_edge = [part_state.array("score", np.float32), part_state.array("reported", np.int32)]
@@ -67,7 +68,6 @@ class PairState:
         """Room for replica slots and edge slots below these."""
         if slots > len(self.values.data):
             self.values.reserve(slots)
-        self.adjacency.reserve(slots, edges)
         if edges > len(self.score):
             reserve_all(self._by_edge, edges)
         self.follow()
@@ -98,15 +98,17 @@ class Pairs(Operator[PairState]):
     """
 
     def __init__(
-        self, id: OperatorId, head: PairHead, width: int, open_state: OpenState, config: OperatorConfig
-    ) -> None:
+        self, id: OperatorId, head: PairHead, width: int, open_state: OpenState, config: OperatorConfig,
+        graphs: OwnGraphs,
+    ) -> None:  # fmt: skip
         super().__init__(id, open_state)
+        self._open_graph = graphs.opener(False)
         self.passes_on = False
         self.head, self.width, self.alerts = head, width, config.alerts
         self._marks = config.alerts is not None and config.emit == "all"
 
     def open(self, part_state: PartState, part: int) -> PairState:
-        return PairState(part_state, self.width)
+        return PairState(part_state, self._open_graph(part_state, part), self.width)
 
     def step(self, part: int, topology: Topology, blocks: list[Block], context: BatchContext) -> list[Block]:
         found = by_kind(blocks)
@@ -126,13 +128,12 @@ class Pairs(Operator[PairState]):
         """Scores of new edges and of edges with a changed end; tombstones of deleted edges."""
         state = self.state(part)
         state.follow()
-        removes, leaves, adds = topology.edge_deletes, topology.replica_deletes, topology.edge_adds
-        replicas = topology.replicas
+        replicas, adds = topology.replicas, topology.edge_adds
         if replicas or adds:
             state.reserve(replicas.extent if replicas else 0, adds.extent if adds else 0)
         self._store_ids(state, topology.vertices, joined(found[NAMES]))
         out: list[Block] = []
-        removed = remove_edges(state.adjacency, removes, leaves)
+        removed = state.graph.take_removes(topology, reads=bool(found[VALUES]))
         if removed is not None:
             out += self._tombstones(state, part, removed)
         for block in found[VALUES]:
@@ -142,9 +143,8 @@ class Pairs(Operator[PairState]):
                 slot, fresh, time, arrival, state.values.data, *sides, state.touched
             )
         if adds:
-            slots, src, dst, time, arrival = adds.columns
-            state.adjacency.add(slots, src, dst)
-            touch_all(state.touched, slots, time, arrival)
+            added = state.graph.take_adds(adds)
+            touch_all(state.touched, added.slot, added.time, added.arrival)
         return out + self._scores(state, part, rebuild)
 
     def _store_ids(self, state: PairState, masters: Block | None, names: Block | None) -> None:
