@@ -22,7 +22,6 @@ from d3gnn.runtime.store_settings import store_settings
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
-from d3gnn.spark.sinks import check_output
 from d3gnn.spark.stages import (
     in_event_format,
     run_chain,
@@ -36,6 +35,7 @@ from d3gnn.spark.worker_python import require_same_python
 from d3gnn.store.dead_letters import put_no_dead_letters
 from d3gnn.store.erasure import erasures
 from d3gnn.store.models import find_model, put_model
+from d3gnn.store.runs import begin_run
 from d3gnn.store.spark_checkpoint import FILE_FORMATS, SparkCheckpoint
 from d3gnn.store.store import STORE, Store
 from d3gnn.whole_numbers import check_whole
@@ -139,22 +139,25 @@ class StreamingGNN(PipelineCommands):
         if self.store is None:
             raise ValueError("transform() needs a store for the graph log: StreamingGNN(..., store='graph')")
         require_adaptive(events.sparkSession)
-        return self._dataflow(events, self.store, read_whole=False)
+        return self._dataflow(events, self.store)
 
-    def _dataflow(self, events: DataFrame, store: str, read_whole: bool) -> DataFrame:
+    def _dataflow(self, events: DataFrame, store: str, *, starts: bool = False) -> DataFrame:
+        """`starts`: the query is started now, and by `start`, whose sink reads all rows."""
         require_same_python(events.sparkSession)
         advise(events.sparkSession)
         events = in_event_format(events)
         id_type = dict(events.dtypes)["src"]
         plan = self._placed(self.plan(dict(events.dtypes), store), events.sparkSession)
+        if starts:
+            plan = replace(plan, run=begin_run(Store(store)))
         if plan.tasks == 1:  # Partition -> Vertex 0 -> Edge 1 -> Vertex 1 -> ... in one stage
-            return run_chain(plan, with_commands(plan, events), id_type, read_whole=read_whole)
+            return run_chain(plan, with_commands(plan, events), id_type, read_whole=starts)
 
         packets = run_inputs(plan, with_commands(plan, events))  # Partition -> (Edge 0 ->) Vertex 0
         *operators, last = plan.chain.cascade  # Edge 1 -> Vertex 1 -> Edge 2 -> ...
         for operator in operators:
             packets = run_operator(plan, operator, packets)
-        return run_output(plan, last, packets, id_type, read_whole=read_whole)
+        return run_output(plan, last, packets, id_type, read_whole=starts)
 
     def _placed(self, plan: Plan, spark: SparkSession) -> Plan:
         """The plan with the number of tasks and threads for this session."""
@@ -201,7 +204,6 @@ class StreamingGNN(PipelineCommands):
         target = dict(options or {}) | {"checkpointLocation": absolute(checkpoint)}
         if output is not None:
             target["path"] = absolute(output)
-            check_output(target["path"], target["checkpointLocation"])
             if format in FILE_FORMATS:
                 SparkCheckpoint(absolute(checkpoint)).check_table(target["path"])
         store = self.store or f"{absolute(checkpoint)}/{STORE}"
@@ -209,7 +211,7 @@ class StreamingGNN(PipelineCommands):
         name = queryName or free_name(spark, self.name)
 
         def begin() -> StreamingQuery:
-            rows = self._dataflow(events, store, read_whole=True)
+            rows = self._dataflow(events, store, starts=True)
             writer = rows.writeStream.format(format).options(**target).queryName(name)
             with planned_once(spark):
                 return (writer.trigger(**trigger) if trigger else writer).start()

@@ -509,3 +509,41 @@ def test_other_errors_lose_their_stack() -> None:
     assert known_problem(RuntimeError(text)) is None
     assert first_words(RuntimeError(text)) == "KeyError: 'oops'"
     assert first_words(RuntimeError("Job aborted\n\tat x\nCaused by: y: broken\n\tat z")) == "y: broken"
+
+
+def test_lifetimes_and_the_graph_of_another_run(folder: Path) -> None:
+    """Edges and tombstones expire as the options say; a run with another source takes over the graph."""
+    first = write(
+        folder / "first.csv", "op,element,src,dst,time\ncreate,edge,1,2,0\ncreate,edge,2,3,5000000\n"
+    )
+    options: list[Any] = ["--ttl", "10s", "--vertex-ttl", "1h", "--tombstones", "1d", "--max-abs", 5]
+    options += ["--widths", "2,4,4"]
+    run("run", first, *places(folder), *options)
+    stored = Store(folder / "checkpoint" / "graph").settings["schema"]
+    seconds = {"ttl": 10, "vertex_ttl": 3600, "tombstones": 86400}
+    assert {name: stored[name] for name in seconds} == {name: s * 10**6 for name, s in seconds.items()}
+    assert "idle" not in stored
+    assert "d3gnn fork" in run("run", first, *places(folder), "--ttl", "11s", code=2)[1]
+
+    second = write(folder / "second.csv", "from,to,when\n3,4,12\n")
+    taken = ["--adopt", folder / "checkpoint", "--ts", "when", "--ts-unit", "s", *options]
+    new: list[Any] = ["--output", folder / "output2", "--checkpoint", folder / "checkpoint2"]
+    _, err = run("run", second, *new, *taken)
+    assert f"next: d3gnn verify --checkpoint {folder / 'checkpoint' / 'graph'}" in err
+    schema = GraphSchema(**stored)
+    oracle = Oracle(schema.for_model(2))
+    oracle.apply([edge(1, 2, time=0), edge(2, 3, time=5_000_000)])
+    oracle.apply([edge(3, 4, time=12_000_000)])
+    assert oracle.edges() == [(2, 3), (3, 4)]
+    log = GraphLog(Store(folder / "checkpoint" / "graph"))
+    assert log.last() == 2  # 1 separates the queries
+    graph = log.graph().select(["element", "src", "dst"]).to_pylist()
+    assert [(row["src"], row["dst"]) for row in graph if row["element"] == "edge"] == oracle.edges()
+    assert "exact" in run("verify", "--checkpoint", folder / "checkpoint")[1]
+    assert "repeat the options" in run("run", second, *new, *taken[2:], code=2)[1]
+    assert "no new input" in run("run", second, *new, *taken)[1]
+    assert (
+        "give another checkpoint"
+        in run("run", first, *places(folder), "--adopt", folder / "checkpoint", code=2)[1]
+    )
+    assert "neither a checkpoint" in run("run", first, *new, "--adopt", folder / "none", code=2)[1]

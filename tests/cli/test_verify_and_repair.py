@@ -13,9 +13,13 @@ from typer.testing import CliRunner
 
 from d3gnn import GraphSchema
 from d3gnn.cli import app
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.runtime.in_use import InUse
+from d3gnn.runtime.liveness import mark_running
 from d3gnn.runtime.plan import default_arrays
+from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
-from d3gnn.testing.in_process import InProcessPipeline
+from d3gnn.testing.in_process import QUERY, InProcessPipeline
 
 SCHEMA = GraphSchema(features={"x": 3})
 BATCHES = list(random_batches(SCHEMA, seed=1, n_batches=4, batch_size=20, n_vertices=10))
@@ -87,3 +91,24 @@ def test_repair_asks(pipeline: InProcessPipeline, tmp_path: Path) -> None:
     for path in (pipeline.store / "log").iterdir():
         flip(path)
     assert "nothing of the graph log" in run(*repair, "--yes", code=2)
+
+
+def test_repair_refuses_while_a_query_runs_or_a_worker_is_in_a_batch(pipeline: InProcessPipeline) -> None:
+    flip(pipeline.store / "log" / "000000000002.parquet")
+    repair, store = ("repair", "--store", pipeline.store, "--yes"), Store(pipeline.store)
+    with mark_running(store, pipeline.arrays):
+        assert f"a query runs on the store {store.uri}: stop it" in run(*repair, code=2)
+    for query, uri in ((QUERY.replace("0", "1"), store.uri), (QUERY.replace("0", "2"), f"{store.uri}-2")):
+        folder = pipeline.arrays / query  # of a query that the store belonged to; and of another store
+        mark = InUse(folder, uri)
+        mark.mark()
+        state = MappedPartState(folder / "partition" / "0")
+        if uri == store.uri:
+            with state.locked():
+                assert f"a worker is in a batch on the arrays in {folder}" in run(*repair, code=2)
+            assert pipeline.log.last() == 3
+        else:
+            with state.locked():
+                assert "done: the log ends with batch 1" in run(*repair, code=0)
+        state.close()
+        mark.close()

@@ -94,6 +94,8 @@ def test_the_same_batches_get_the_same_parts(which: Partitioner, parts: int) -> 
 @every
 def test_batch_boundaries_do_not_matter_if_no_vertex_is_deleted(which: Partitioner) -> None:
     """The edges of deleted vertices are freed between batches, and count as load until then."""
+    if which.offline:
+        pytest.skip("it plans its first batch")
     expected = chosen(which, 3, 3000, delete_vertex=0)
     assert (chosen(which, 3, 7, delete_vertex=0) == expected).all()
 

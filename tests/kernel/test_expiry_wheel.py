@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given
+from hypothesis import Phase, given, settings
 
 from d3gnn.events.duration import NEVER
 from d3gnn.kernel.compiled import lean
@@ -48,6 +48,7 @@ def _unlink(rows: Ints, wheel: Ints, r: int) -> None:
     unlink(rows, wheel, r)
 
 
+@settings(phases=(Phase.explicit, Phase.reuse, Phase.generate))  # what fails may take long
 @given(STEPS)
 def test_the_wheel_is_a_table_of_times(steps: list[tuple[str, int]]) -> None:
     rows, wheel = np.zeros((64, VERTEX_COLUMNS), np.int64), np.zeros(WHEEL_SIZE, np.int64)

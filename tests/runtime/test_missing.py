@@ -82,3 +82,11 @@ def test_a_run_warns_if_most_vertices_lack_features(
 ) -> None:
     text = missing_features(Totals(vertices=100, lacking=lacking), trained=trained, rule=rule)
     assert text.startswith(f"warning: {lacking} of 100 vertices lack a feature") if warns else not text
+
+
+@pytest.mark.parametrize(
+    ("rule", "advice"), [("mean", "Fix the numbers"), ("drop", "Let edges wait in the stream")]
+)
+def test_rules_without_an_exact_meaning_say_what_to_do(rule: Any, advice: str) -> None:
+    with pytest.raises(ValueError, match=advice):
+        GraphSchema(features={"x": 2}, missing=rule)

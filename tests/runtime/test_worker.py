@@ -18,7 +18,7 @@ from d3gnn.kernel.partitioners import HDRF
 from d3gnn.nn import GraphSAGE
 from d3gnn.oracle import Oracle, embeddings, relative_error
 from d3gnn.runtime.log_coordinator import LogCoordinator
-from d3gnn.runtime.packets import BlocksLost, Inbox, Packets, make_packets
+from d3gnn.runtime.packets import BlocksLost, Inbox, PacketHeader, Packets, make_packets
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import Worker
@@ -152,7 +152,11 @@ def test_older_output_is_not_mistaken_for_that_of_a_refresh(tmp_path: Path) -> N
     worker.partition.reset()
     run_chain(plan, BatchVersion(1, 1, True), batch)
     assert part_state.version == (1, 2)
-    assert worker.kept_output(EDGE_1, 0, part_state, BatchVersion(1, 1, False)) is None
+    kept = worker.kept_output(EDGE_1, 0, part_state, BatchVersion(1, 1, False))
+    assert kept is not None
+    assert {PacketHeader.of(packet).version for _, packet in kept} == {BatchVersion(1, 1, True)}
+    assert worker.kept_output(EDGE_1, 0, part_state, BatchVersion(0, 0, False)) is None
+    assert [path.name for path in worker.state.folder(EDGE_1, 0).glob("outbox-*")] == ["outbox-1-1"]
 
 
 def test_a_deleted_outbox_is_noticed_by_its_reader(tmp_path: Path) -> None:

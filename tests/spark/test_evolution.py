@@ -15,6 +15,7 @@ from d3gnn.oracle import Oracle, embeddings
 from d3gnn.runtime.verify import held_embeddings, stored_plan, verify
 from d3gnn.sources.event_files import EventFiles
 from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.store import StoreError
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun
 from d3gnn.testing.table_checker import committed_rows
@@ -112,7 +113,7 @@ def test_a_new_query_with_another_source_takes_over(spark: SparkSession, tmp_pat
     one.write(second)
     other.write([edge(1, 2, time=99), edge(1, 2, time=99)])
     oracle.apply(EventBatch.concat([EventBatch.of(second), EventBatch.of([edge(1, 2, time=99)] * 2)]))
-    with pytest.raises(ValueError, match="was written by an earlier query"):
+    with pytest.raises(StoreError, match="is new, so that Spark would skip"):
         process("out")
     process()
     check(gnn, oracle)

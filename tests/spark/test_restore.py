@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from d3gnn import GraphSchema
 from d3gnn.cli import app
-from d3gnn.events import EventBatch
+from d3gnn.events import EventBatch, edge
 from d3gnn.runtime.verify import held_embeddings, stored_plan, verify
 from d3gnn.store.store import StoreError
 from d3gnn.testing import random_batches
@@ -117,3 +117,25 @@ def test_damage_to_the_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
         else:
             named = f"{path.parent.name}/{path.name}"
             assert named in str(error) or "d3gnn repair" in str(error), f"{kind} {named}: {error}"
+
+
+def test_damage_to_partitions_arrays_between_two_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """Partition would decide by them, and log it: a run that ends seals them, and the next one looks."""
+    run = PipelineRun(spark, tmp_path, SCHEMA)
+    for b, batch in enumerate(random_batches(SCHEMA, seed=5, n_batches=3, batch_size=40, n_vertices=20)):
+        run.write(batch)
+        if b < 2:
+            run.process_available()
+        else:  # ends by stop() instead
+            running = run.start(processingTime="0 seconds")
+            running.processAllAvailable()
+            running.stop()
+        run.check()
+        damaged = 0
+        for path in tmp_path.glob("arrays/*/partition/0/*.array"):
+            path.write_bytes(bytes(byte ^ 1 for byte in path.read_bytes()))
+            damaged += 1
+        assert damaged
+    run.write([edge(1, 2, time=999)])
+    run.process_available()
+    check(run)

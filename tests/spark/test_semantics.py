@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 
 from d3gnn import GraphSchema
 from d3gnn.events import delete_vertex, edge
+from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.runtime.metrics import metrics
 from d3gnn.testing import random_batches
 from d3gnn.testing.pipelines import PipelineRun
 
@@ -116,6 +118,30 @@ def test_a_callback_that_fails_in_a_refresh_is_called_again_with_everything(run:
     for_each_batch(run, fail_once)
     assert seen[0] == seen[1]
     assert {id for id, _, deleted, _ in seen[1] if not deleted} == set(run.checker.oracle.vertices)
+    run.check_state()
+
+
+def test_two_actions_and_a_self_union_refresh_once(run: PipelineRun) -> None:
+    for_each_batch(run, lambda output, batch: None)
+    run.gnn.refresh()
+    run.write([edge(1, 2, time=200), delete_vertex(3, time=200)])
+    seen: list[list[Any]] = []
+
+    def callback(output: DataFrame, batch: int) -> None:
+        seen.append(rows_of(output))
+        seen.append(rows_of(output))
+        seen.append(rows_of(output.union(output)))
+        output.limit(1).collect()
+
+    query = run.start_query(run.embeddings().writeStream.foreachBatch(callback))
+    query.awaitTermination()
+    first, second, union = seen
+    assert first == second
+    assert union == sorted(2 * first)
+    assert {id for id, _, deleted, _ in first if not deleted} == set(run.checker.oracle.vertices)
+    assert sum(metrics(progress)["partition"].get("refreshed", 0) for progress in query.recentProgress) == 1
+    epoch, batch = MappedPartState(next(Path(run.gnn.arrays or "").glob("*/partition/0"))).version
+    assert (epoch, batch) == (1, 4), "one refresh"
     run.check_state()
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from d3gnn.store.compacted_table import OutputTable
 from d3gnn.store.named_ids import NamedIds
 from d3gnn.store.output_table import check_table, erase_from_table, search_table
 
@@ -54,6 +55,34 @@ def test_rows_are_erased_and_the_log_of_the_sink_is_corrected(tmp_path: Path) ->
     assert (folder / "part-1.parquet").read_bytes() == untouched
     assert sizes(folder)
     assert {file.name for file in folder.glob(".*")} == {".part-1.parquet.crc"}
+
+
+def test_a_compacted_table_and_unfinished_files(tmp_path: Path) -> None:
+    folder = table(tmp_path / "table")
+    opened = OutputTable(folder)
+    made = opened.next_compaction()
+    compacted = Path(opened.folder(made)) / "part-0.snappy.parquet"
+    unfinished = folder / "_compacted" / "000002-0123abcd" / "_temporary" / "0" / "part-0.parquet"
+    for file in (compacted, unfinished, folder / "part-9.parquet"):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"id": ["bob", "eve", "eve"]}), file)
+    opened.commit(made)
+    for file in (unfinished, folder / "part-9.parquet"):  # of processes that were killed
+        file.write_bytes(file.read_bytes()[:-20])
+    found = {Path(path).name: rows for path, rows in search_table(folder, IDS).items()}
+    assert found == {
+        "part-0.parquet": 1, "part-2.parquet": 1, "part-9.parquet": 1, "part-0.snappy.parquet": 2,
+    }  # fmt: skip
+    erase_from_table(folder, IDS)
+    assert not search_table(folder, IDS)
+    assert b"eve" not in b"".join(file.read_bytes() for file in folder.rglob("*") if file.is_file())
+    assert not unfinished.exists()
+    newest = opened.newest_compaction()
+    assert newest is not None
+    assert pq.read_table(opened.folder(newest))["id"].to_pylist() == ["bob"]
+    compacted.write_bytes(compacted.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=r"part-0.snappy.parquet is damaged: restore it"):
+        search_table(folder, IDS)
 
 
 def test_a_crash_before_the_log_is_corrected_is_made_good(tmp_path: Path) -> None:

@@ -96,6 +96,9 @@ def _choice_seconds(src: Ints, dst: Ints, vertices: int, parts: int, which: Part
             vertex=np.zeros((vertices, VERTEX_FIELDS), np.int32),
             replica=np.zeros((vertices * parts, REPLICA_FIELDS), np.int32),
             load=np.zeros(parts, np.int64),
+            masters=np.zeros(parts, np.int64),
+            totals=np.array([vertices, 0, vertices, 0, 0]),
+            planned=np.zeros(0, np.int32),
             score=np.zeros(parts, np.float64),
         )
         start = time.perf_counter()

@@ -38,6 +38,9 @@ class PartitionerName(StrEnum):
     """Partitioners by name."""
 
     hdrf = "hdrf"
+    clda = "clda"
+    fennel = "fennel"
+    metis = "metis"
     random = "random"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -31,11 +33,11 @@ def repair(
 ) -> None:
     """Drop damaged files of a store, and the batches that cannot be rebuilt without them.
 
-    Stop the pipeline first. The command checks all files, says what it would do, and asks. The checkpoint is
-    set back to the last batch that is kept, so that the next start reads the events of dropped batches
-    again, if the source still has them. Name a new output folder for that start.
+    Stop the pipeline first: while it runs, the command refuses. It checks all files, says what it would do,
+    and asks. The checkpoint is set back to the last batch that is kept, so that the next start reads the
+    events of dropped batches again, if the source still has them. Name a new output folder for that start.
 
-    Exit code 1: nothing was done. Exit code 2: the store cannot be repaired.
+    Exit code 1: nothing was done. Exit code 2: the store cannot be repaired, or its pipeline runs.
 
     [bold]Examples[/bold]
 
@@ -43,6 +45,31 @@ def repair(
 
       d3gnn repair --store s3://graphs/payments --checkpoint out/checkpoint --last-batch 1041
     """
+    with ExitStack() as stack:
+        with exit_code_2():
+            stack.enter_context(_held(store))
+        _repair(store, checkpoint, last_batch, yes)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep the pipeline of a store from running."""
+    from d3gnn.runtime.idle import held_idle
+    from d3gnn.runtime.plan import absolute
+    from d3gnn.store.graph_log import open_store
+    from d3gnn.store.store import StoreDamaged
+
+    store = open_store(absolute(folder))
+    try:
+        _ = store.settings
+    except StoreDamaged:  # the check names it, and nothing is repaired
+        yield
+        return
+    with held_idle(store):
+        yield
+
+
+def _repair(store: Path, checkpoint: Path | None, last_batch: int | None, yes: bool) -> None:
     opened, report = read_report(store)
     print_report(opened, report)
     with exit_code_2():

@@ -286,22 +286,25 @@ class EventBatch:
         )
 
     @staticmethod
-    def concat(batches: Sequence[EventBatch]) -> EventBatch:
-        """The events of several batches with the same type of ids, one batch after another."""
+    def concat(batches: Sequence[EventBatch], *, arrival: Ints | None = None) -> EventBatch:
+        """The events of several batches with the same type of ids, one batch after another.
+
+        With `arrival`, these are their arrivals.
+        """
         if len(batches) == 1:
-            return batches[0]
+            return batches[0] if arrival is None else replace(batches[0], arrival=arrival)
         if not batches:
             return EventBatch.of([])
         lengths = [len(b) for b in batches]
 
-        def join(name: str, fill: Any, dtype: type) -> Any:
-            columns = [getattr(b, name) for b in batches]
-            if all(c is None for c in columns):
+        def join(columns: list[Ints | None]) -> Ints | None:
+            given = [c for c in columns if c is not None]
+            if not given:
                 return None
-            filled = (
-                np.full(n, fill, dtype) if c is None else c for c, n in zip(columns, lengths, strict=True)
-            )
-            return np.concatenate(list(filled))
+            if len(given) < len(columns):
+                both = zip(columns, lengths, strict=True)
+                given = [np.full(n, NO_TIME, np.int64) if c is None else c for c, n in both]
+            return np.concatenate(given)
 
         names = tuple(sorted({name for b in batches for name in b.names}))
         feature = np.concatenate([_recoded(b, names) for b in batches]) if names else None
@@ -318,16 +321,16 @@ class EventBatch:
             element=np.concatenate([b.element for b in batches]),
             src=concat_keys([b.src for b in batches]),
             time=np.concatenate([b.time for b in batches]),
-            dst=_concat_optional(batches, "dst"),
-            key=_concat_optional(batches, "key"),
+            dst=_concat_optional([b.dst for b in batches], lengths),
+            key=_concat_optional([b.key for b in batches], lengths),
             feature=feature,
             names=names,
             values=values,
             value_offsets=offsets,
-            arrival=join("arrival", NO_TIME, np.int64),
-            partition=join("partition", NO_TIME, np.int64),
-            offset=join("offset", NO_TIME, np.int64),
-            ttl=join("ttl", NO_TIME, np.int64),
+            arrival=join([b.arrival for b in batches]) if arrival is None else arrival,
+            partition=join([b.partition for b in batches]),
+            offset=join([b.offset for b in batches]),
+            ttl=join([b.ttl for b in batches]),
         )
 
 
@@ -339,11 +342,11 @@ def _recoded(batch: EventBatch, names: tuple[str, ...]) -> Ints32:
     return lookup[batch.feature]
 
 
-def _concat_optional(batches: Sequence[EventBatch], name: str) -> Keys | None:
-    columns: list[Keys | None] = [getattr(b, name) for b in batches]
+def _concat_optional(columns: list[Keys | None], lengths: list[int]) -> Keys | None:
     given = [c for c in columns if c is not None]
     if not given:
         return None
-    return concat_keys(
-        [null_keys(type(given[0]), len(b)) if c is None else c for b, c in zip(batches, columns, strict=True)]
-    )
+    if len(given) < len(columns):
+        both = zip(columns, lengths, strict=True)
+        given = [null_keys(type(given[0]), n) if c is None else c for c, n in both]
+    return concat_keys(given)

@@ -159,6 +159,8 @@ def keys_from_arrow(array: pa.Array | pa.ChunkedArray) -> Keys:
 
 def null_keys(kind: type[IntKeys] | type[StringKeys], n: int) -> Keys:
     """n null keys."""
+    if kind is IntKeys:
+        return IntKeys(np.zeros(n, np.int64), np.zeros(n, np.bool_))
     return kind.of([None] * n)
 
 
@@ -166,16 +168,20 @@ def concat_keys(parts: Sequence[Keys]) -> Keys:
     """One column from several of the same type; a column of only nulls fits both types."""
     if len(parts) == 1:
         return parts[0]
-    if all(isinstance(p, IntKeys) and p.valid is None for p in parts):
-        return IntKeys(np.concatenate([p.values for p in parts]))  # type: ignore[union-attr]
+    ints = [p for p in parts if isinstance(p, IntKeys)]
+    if len(ints) == len(parts):
+        values = np.concatenate([p.values for p in ints])
+        if all(p.valid is None for p in ints):
+            return IntKeys(values)
+        masks = [np.ones(len(p.values), np.bool_) if p.valid is None else p.valid for p in ints]
+        return IntKeys(values, np.concatenate(masks))
     kind = next((type(p) for p in parts if len(p) and (p.valid is None or p.valid.any())), IntKeys)
     parts = [p if len(p) and (p.valid is None or p.valid.any()) else null_keys(kind, len(p)) for p in parts]
+    if all(isinstance(p, IntKeys) for p in parts):
+        return concat_keys(parts)
     valid = None
     if any(p.valid is not None for p in parts):
         valid = np.concatenate([np.ones(len(p), np.bool_) if p.valid is None else p.valid for p in parts])
-    ints = [p.values for p in parts if isinstance(p, IntKeys)]
-    if len(ints) == len(parts):
-        return IntKeys(np.concatenate(ints), valid)
     strings = [p for p in parts if isinstance(p, StringKeys)]
     if len(strings) < len(parts):
         raise TypeError("integer keys and string keys cannot be in one column")

@@ -228,6 +228,12 @@ def _checked_missing(missing: Any, features: Mapping[str, int]) -> Any:
             "GraphLog.feature_means() computes them from a graph log, and d3gnn fork --missing mean does so "
             "for a new store"
         )
+    if missing == "drop":
+        raise ValueError(
+            "missing='drop': leaving out vertices until they have features would cost a search through all "
+            "edges when the features come. Let edges wait in the stream before, in a join with the features "
+            "of both ends (docs/events.md#missing-features); or give numbers, as in missing={'x': [0.1, 2.5]}"
+        )
     if not isinstance(missing, Mapping):
         rules = ", ".join(get_args(MissingRule))
         raise ValueError(f"missing={missing!r}: choose {rules}, or give numbers for each feature")

@@ -47,10 +47,12 @@ from typing import Any
 import numpy as np
 
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, concat_keys
-from d3gnn.types import Array, Bytes
+from d3gnn.types import Array, Bytes, Ints
 
 #: Largest size of a packed block; only a single row may exceed it.
 LIMIT = 16 * 2**20
+#: Up to this many parts, looking at each one is faster than finding those that have rows.
+FEW_PARTS = 32
 _ALIGN = 64
 _HEAD = struct.Struct("<4sBBxxiiiqqq")
 _COLUMN = struct.Struct("<BxxxI")
@@ -90,6 +92,10 @@ class BlockKind(IntEnum):
     EDGE_TOMBSTONES, EDGE_VALUES, QUERIES, LABELS,
     FEATURES, VALUES, ROOTS, PARTIALS, OUTPUT, NAMES, ENDS, PAIRS,
 ) = BlockKind  # fmt: skip
+
+#: Values of `tombstone` in VERTEX_DELETES: none, since the vertex was created again in the same batch; one,
+#: if readers know the vertex; one in any case, since they may know a vertex of this id that had none.
+NO_TOMBSTONE, TOMBSTONE, SURE_TOMBSTONE = range(3)
 
 #: Kinds up to this one (topology, queries and labels) travel unchanged from Partition to the last operator.
 LAST_TOPOLOGY = BlockKind.LABELS
@@ -304,3 +310,21 @@ def unpack(packed: Any) -> Block:
         at += column.nbytes
     blob = columns.pop() if flags & 2 else None
     return Block(BlockKind(kind), source, target, tuple(columns), extent, bool(flags & 1), blob, sequence)
+
+
+def spans(ends: Ints, empty: bool = False) -> Iterable[tuple[int, int, int]]:
+    """(part, begin, end) of the rows of each part, given where they end; parts without rows only if `empty`.
+
+    >>> list(spans(np.array([2, 2, 5])))
+    [(0, 0, 2), (2, 2, 5)]
+    """
+    if len(ends) > FEW_PARTS and not empty:
+        filled = np.flatnonzero(np.diff(ends, prepend=0))
+        last = ends[filled].tolist()
+        return zip(filled.tolist(), [0, *last], last, strict=False)
+    begin, found = 0, []
+    for part, end in enumerate(ends.tolist()):
+        if end > begin or empty:
+            found.append((part, begin, end))
+        begin = end
+    return found

@@ -202,6 +202,7 @@ class Repartition:
     def entry(self, entry: LogEntry, clock: int, progress: Callable[[int], None] | None = None) -> LogEntry:
         """An entry of the new log from one of the old log."""
         done: list[LogEntry] = []
+        self._partition.plan(entry.events)
         for events in _chunks(entry.events):
             evolved = self._evolution.events(events)
             result = self._partition.process(evolved, clock, keep_order=True)

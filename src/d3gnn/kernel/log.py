@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,10 +30,10 @@ class LogEntry:
     @staticmethod
     def concat(entries: Sequence[LogEntry]) -> LogEntry:
         """One entry from several, in order."""
-        events = EventBatch.concat([entry.events for entry in entries])
         arrivals = [e.events.arrival if e.arrival is None else e.arrival for e in entries]
-        if all(arrival is not None for arrival in arrivals):
-            events = replace(events, arrival=np.concatenate(arrivals))  # type: ignore[arg-type]
+        given = [arrival for arrival in arrivals if arrival is not None]
+        all_given = np.concatenate(given) if len(given) == len(entries) else None
+        events = EventBatch.concat([entry.events for entry in entries], arrival=all_given)
         return LogEntry(events, np.concatenate([entry.part for entry in entries]))
 
 

@@ -2,13 +2,20 @@
 
 One process can continue where another one stopped: the header holds the version, whether a batch was
 interrupted, and a generation, which increases whenever an array grows and must be mapped again.
+
+A checksum of all arrays cannot be kept up to date in every batch. When a query ends, its arrays may be
+sealed: the header then holds their checksum, until the next batch begins. A process that opens sealed arrays
+checks it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
+import time
 import weakref
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,17 +26,23 @@ from d3gnn.kernel.arrays import GrowableArray
 from d3gnn.kernel.mapping import allocate, map_file
 from d3gnn.kernel.part_state import (
     BYTES,
+    DIRTY,
     FILES,
     GENERATION,
     HEADER_WORDS,
     LAYOUT,
     MAGIC,
+    SEAL,
     PartState,
     find_counters,
     is_large,
 )
 from d3gnn.private import open_private, private_folder, read_private
 from d3gnn.types import Ints
+
+log = logging.getLogger("d3gnn")
+#: How long to wait for the end of a batch before sealing, and between two attempts.
+_PATIENCE, _PAUSE = 2.0, 0.05
 
 
 def peek_counters(folder: str | Path, name: str) -> Ints | None:
@@ -40,6 +53,55 @@ def peek_counters(folder: str | Path, name: str) -> Ints | None:
         return None
     header = np.frombuffer(content[: HEADER_WORDS * 8].ljust(HEADER_WORDS * 8, b"\0"), np.int64)
     return find_counters(header, name) if header[:2].tolist() == [MAGIC, LAYOUT] else None
+
+
+def seal(folder: str | Path) -> bool:
+    """Seal the arrays of an operator part; False if they are in the middle of a batch, or missing."""
+    folder = Path(folder)
+    try:
+        file = open_private(folder / "header", os.O_RDWR)
+    except FileNotFoundError:
+        return False
+    try:
+        if os.fstat(file).st_size < HEADER_WORDS * 8 or not _lock_soon(file):
+            return False
+        header = map_file(file, HEADER_WORDS * 8).view(np.int64)
+        if header[:2].tolist() != [MAGIC, LAYOUT] or header[DIRTY]:
+            return False
+        if not header[SEAL]:
+            header[SEAL] = _checksum(folder, header)
+        return True
+    finally:
+        os.close(file)
+
+
+def _lock_soon(file: int) -> bool:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_PAUSE)
+        else:
+            return True
+
+
+def _checksum(folder: Path, header: Ints) -> int:
+    """A checksum, which is not 0, of the names and contents of all arrays, and of the header."""
+    # Words between the version and the counters may change between batches.
+    found = zlib.crc32(np.concatenate([header[:8], header[16:]]).tobytes())
+    for path in sorted(folder.glob("*.array")):
+        file = open_file(path)
+        try:
+            size = os.fstat(file).st_size
+            found = zlib.crc32(f"{path.name} {size}".encode(), found)
+            if size:
+                found = zlib.crc32(map_file(file, size).data, found)
+        finally:
+            os.close(file)
+    return 1 << 32 | found
 
 
 class StateLost(RuntimeError):
@@ -71,6 +133,12 @@ class MappedPartState(PartState):
                 self._header[0] = MAGIC
             if self._header[0] == MAGIC and (fresh or self._header[1] != LAYOUT or self._lacks_files()):
                 self._start_empty()
+            elif self._header[0] == MAGIC and self._is_damaged():
+                log.warning(
+                    "the arrays in %s were damaged after the last run: they are rebuilt from the graph log",
+                    self.folder,
+                )
+                self._start_empty()
         if self._header[0] != MAGIC:
             raise StateLost(f"{self.folder} holds other files than arrays: choose another folder")
         self.generation = int(self._header[GENERATION])
@@ -92,6 +160,11 @@ class MappedPartState(PartState):
         self._empty_unopened()
         self._header[GENERATION] += 1
         self.generation = int(self._header[GENERATION])
+
+    def _is_damaged(self) -> bool:
+        """Whether sealed arrays are not as they were."""
+        kept = int(self._header[SEAL])
+        return kept != 0 and kept != _checksum(self.folder, self._header)
 
     def _lacks_files(self) -> bool:
         """Whether array files were deleted or cut and the header was not, for example by a cleaner of
@@ -159,6 +232,7 @@ class MappedPartState(PartState):
         is_new = not self._path(array).exists()
         file = open_file(self._path(array), os.O_CREAT)
         self._header[FILES] += is_new
+        self._header[SEAL] = 0
         try:
             before = os.fstat(file).st_size
             allocate(file, rows * array.row_bytes, self.folder)

@@ -18,9 +18,11 @@ MAGIC = 0x64_33_67_6E_6E  # "d3gnn"
 LAYOUT = 7
 HEADER_WORDS = 512
 # Words of the header: magic, layout, generation, epoch, batch, dirty, files, and the bytes that they have at
-# least; then the directory of the counters (two words per name: its hash; where its counters begin and how
-# many there are), then the counters.
-GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES = range(2, 8)
+# least, run; then the directory of the counters (two words per name: its hash; where its counters begin and
+# how many there are), then the counters.
+GENERATION, EPOCH, BATCH, DIRTY, FILES, BYTES, RUN = range(2, 9)
+#: Word of the header with the checksum of a seal (`MappedPartState`), 0 while there is none.
+SEAL = 15
 _DIRECTORY = slice(16, 80)
 _FIRST_COUNTER = 80
 _COUNT_BITS = 16
@@ -68,6 +70,15 @@ class PartState:
         return bool(self._header[DIRTY])
 
     @property
+    def run(self) -> int:
+        """The number of the run of the query that may change the arrays; 0 if there was none."""
+        return int(self._header[RUN])
+
+    @run.setter
+    def run(self, number: int) -> None:
+        self._header[RUN] = number
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all arrays up to the last written row. Reads every row: for reports."""
         return sum(array.used_rows() * array.row_bytes for array in self._arrays.values())
@@ -109,6 +120,7 @@ class PartState:
     def begin(self) -> None:
         """Mark the arrays as between two versions."""
         self._header[DIRTY] = 1
+        self._header[SEAL] = 0
 
     def commit(self, epoch: int, batch: int) -> None:
         """Stamp the version: the arrays are whole again."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
 from time import perf_counter
@@ -21,8 +21,9 @@ from d3gnn.kernel.operators import (
     build_operator,
 )
 from d3gnn.kernel.operators.base import BatchContext, OpenState
+from d3gnn.kernel.operators.layer_step import LayerStep
 from d3gnn.kernel.operators.sharing import Shared
-from d3gnn.kernel.topology import Topology
+from d3gnn.kernel.topology import NO_TOPOLOGY, Topology
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.batch import run_operator
 from d3gnn.runtime.transport import MemoryTransport
@@ -52,7 +53,10 @@ class Lane:
         operator, first = self.operators[i], self.parts.start
         if self._alone and not operator.buffers:  # then a step is the whole batch
             return operator.step(first, topology[first], blocks[first], context)
-        inputs = [(part, topology[part], blocks[part]) for part in self.parts]
+        parts: Iterable[int] = self.parts
+        if operator.window is None:  # a part that receives nothing has nothing to do
+            parts = [part for part in parts if blocks[part] or topology[part] is not NO_TOPOLOGY]
+        inputs = [(part, topology[part], blocks[part]) for part in parts]
         return run_operator(operator, inputs, context, first, self._seconds)
 
 
@@ -77,6 +81,10 @@ class Chain:
             self.lanes.append(Lane(range(begin, end), operators, self.part_seconds))
         #: Those of the first lane: they show the state of all parts, and the counts of their own.
         self.operators = self.lanes[0].operators
+        #: By operator: an Edge that takes small batches together with the Vertex behind it.
+        self._layers = [
+            LayerStep.of(edge, vertex, parts) for edge, vertex in pairwise([*self.operators, None])
+        ]
         self._transport = MemoryTransport(parts)
         self._pool: ThreadPoolExecutor | None = None
         # Busy seconds of each operator; bytes of the topology, which every operator receives, and of the
@@ -98,20 +106,25 @@ class Chain:
             (topology_blocks if block.kind <= LAST_TOPOLOGY else sent).append(block)
         # Every operator receives the same topology: it is sent once.
         received, shared = transport.send(PARTITION, 0, version, topology_blocks)
-        topology = [Topology(each) for each in received]
+        topology = [Topology(each) if each else NO_TOPOLOGY for each in received]
         self.topology_bytes += shared
         sender: OperatorId = PARTITION
-        begun = perf_counter()
-        for i, operator in enumerate(self.operators):
+        begun, i = perf_counter(), 0
+        while i < len(self.operators):
             received, nbytes = transport.send(sender, 0, version, sent)
-            if len(self.lanes) == 1:
+            layer, first = self._layers[i], i
+            if layer is not None and layer.takes(topology[0], received[0]):
+                sent = layer.step(topology[0], received[0], context)
+                i += 1
+            elif len(self.lanes) == 1:
                 sent = self.lanes[0].step(i, topology, received, context)
             else:
                 sent = self._step_lanes(i, topology, received, context, shared + nbytes)
             ended = perf_counter()
-            self.seconds[i] += ended - begun
-            self.received[i] += nbytes
-            begun, sender = ended, operator.id
+            self.seconds[first] += ended - begun
+            self.received[first] += nbytes
+            begun, sender = ended, self.operators[i].id
+            i += 1
         return sent
 
     def _step_lanes(

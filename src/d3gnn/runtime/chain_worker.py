@@ -44,7 +44,7 @@ class ChainWorker(Worker):
         epoch, batch = version = partition.version
         expected = (epoch, SHARED) if batch else (0, 0)  # before the first batch there is no state
         versions = [(epoch, INTERRUPTED) if partition.dirty else version]
-        for state in self._parts():
+        for state in self.states_behind():
             state.remap_grown()
             versions.append(version if state.version == expected else (state.version[0], INTERRUPTED))
         return versions
@@ -63,7 +63,7 @@ class ChainWorker(Worker):
         blocks: Iterable[Block],
     ) -> Packets:
         """Run the chain on what Partition sends, keep its output, and stamp the version, in this order."""
-        parts = list(self._parts())
+        parts = list(self.states_behind())
         if version.refresh:
             for each in parts:
                 each.reset()
@@ -74,7 +74,7 @@ class ChainWorker(Worker):
         except COMPUTE_ERRORS as error:
             raise arrays_failed(self.state.folder(PARTITION, 0).parents[1], error) from error
         self._write_timers()
-        packets = self._outbox.send(self.plan.chain.output, 0, version, sent)
+        packets = self.keep(self.plan.chain.output, 0, version, sent)
         for each in parts:
             if each.version != (version.epoch, SHARED):
                 each.commit(version.epoch, SHARED)
@@ -86,12 +86,12 @@ class ChainWorker(Worker):
         """The metrics of the operators in the last batch, a row for each lane."""
         return self._metrics
 
-    def _parts(self) -> Iterator[MappedPartState]:
-        """The states of all parts behind Partition."""
+    def states_behind(self) -> Iterator[MappedPartState]:
         # Both adjacencies, as a model that is deployed later may need the other one.
-        for id in (*ADJACENCIES.values(), *self.plan.chain.operators):
+        for id in ADJACENCIES.values():
             for part in range(self.plan.parts):
                 yield self.state.open(id, part)
+        yield from super().states_behind()
 
     def _drop_operator(self, id: OperatorId) -> None:
         super()._drop_operator(id)

@@ -11,7 +11,7 @@ from pathlib import Path
 from d3gnn.events import Key
 from d3gnn.runtime.in_use import store_of
 from d3gnn.runtime.liveness import held_stopped
-from d3gnn.runtime.plan import absolute, default_arrays, large_folder, recorded_arrays
+from d3gnn.runtime.plan import absolute, arrays_on_host, large_folder
 from d3gnn.store.erasure import (
     ErasedGraph,
     erase_from_dead_letters,
@@ -81,7 +81,7 @@ def forget(
         Only search.
     """
     store = open_store(absolute(folder))
-    host = Path(arrays or recorded_arrays(store) or default_arrays(store.settings["name"], store.uri))
+    host = Path(arrays or arrays_on_host(store))
     named, tables = _checked(store, ids), [check_table(output) for output in outputs]
     with held_stopped(store, host):
         found = _search(store, tables, named)

@@ -34,15 +34,22 @@ def mark_running(store: Store, arrays: str | Path) -> IO[bytes]:
 def held_stopped(store: Store, arrays: str | Path) -> Iterator[None]:
     """Keep queries from running while the block runs; raises `PipelineRunning` if one does."""
     with _open(store, arrays) as file:
-        deadline = time.monotonic() + _PATIENCE
-        while not lock_alone(file.fileno()):
-            if time.monotonic() > deadline:
-                raise PipelineRunning(
-                    f"a query runs on the store {store.uri}: stop it (query.stop(), or Ctrl-C in "
-                    "`d3gnn run`), then try again"
-                )
-            time.sleep(0.1)
+        if not lock_soon(file.fileno()):
+            raise PipelineRunning(
+                f"a query runs on the store {store.uri}: stop it (query.stop(), or Ctrl-C in "
+                "`d3gnn run`), then try again"
+            )
         yield
+
+
+def lock_soon(file: int) -> bool:
+    """Lock an open file for this process alone; False if another one has a lock for long."""
+    deadline = time.monotonic() + _PATIENCE
+    while not lock_alone(file):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
 
 
 def _open(store: Store, arrays: str | Path) -> IO[bytes]:

@@ -73,6 +73,9 @@ class LocalEngine:
     threads:
         Threads that run parts side by side, where a batch is large enough. Use at least as many parts. The
         embeddings do not depend on it, bit for bit.
+    partition_threads:
+        Threads that choose the parts of large batches of new edges. With more than one, the parts differ from
+        run to run, and with them the last bits of embeddings.
 
     >>> from d3gnn import LocalEngine, events
     >>> from d3gnn.nn import GraphSAGE
@@ -100,6 +103,7 @@ class LocalEngine:
         alerts: Alerts | None = None,
         emit: Emit = "head",
         threads: int = 1,
+        partition_threads: int = 1,
     ) -> None:
         self.model = model = GNN.check(model).prepared()
         reduce, forward = pair_of(window)
@@ -115,7 +119,7 @@ class LocalEngine:
         )
         self.partition = Partition(
             self.schema, parts, partitioner, self._state.open(PARTITION, 0), self.chain.destinations,
-            self.chain.pairs,
+            self.chain.pairs, partition_threads,
         )  # fmt: skip
         self._coordinator = LocalCoordinator(self.partition, config)
         self._chain = Chain(model, config, self._state.open, threads)

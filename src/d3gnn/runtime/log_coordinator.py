@@ -3,26 +3,26 @@
 Entry b of the log is created before anything of batch b is sent; a replayed batch reads it instead of
 deciding again. Partition runs first in every batch and sees the versions of all operator parts on the host.
 If one of them is neither at this batch nor one behind, the coordinator rebuilds the graph from the log and
-sends it whole, in a new epoch, through the same chain: a refresh.
+sends it whole, in a new epoch, through the same chain: a refresh. Its output is kept: the same batch again
+in the same run, or again after a refresh that reached Partition's stamp, sends the same.
 """
 
 from __future__ import annotations
 
 import time
 from functools import cache
+from typing import NamedTuple
 
 from d3gnn.events import EventBatch, Reason
-from d3gnn.kernel.mapped_state import MappedPartState
+from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
-from d3gnn.runtime.chain_worker import ChainWorker
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
-from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
@@ -31,14 +31,29 @@ from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
 from d3gnn.store.deployments import last_deployment
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
+from d3gnn.store.names import entry_path
 from d3gnn.store.owners import Owners
-from d3gnn.store.store import Store
+from d3gnn.store.runs import RunIsOver
+from d3gnn.types import Ints
+
+
+class Applied(NamedTuple):
+    """How the last batch in the state of Partition was applied."""
+
+    #: The number of the run that did it.
+    run: int
+    refresh: int
+
+    @staticmethod
+    def view(state: MappedPartState) -> Ints:
+        """The counters that hold it."""
+        return state.counters("applied", len(Applied._fields))
 
 
 @cache
-def coordinator_of(plan: Plan, query: str) -> LogCoordinator:
-    """The coordinator of a query in this process; it remembers what it has read of the store."""
-    return LogCoordinator((ChainWorker if plan.tasks == 1 else Worker).of(plan, query))
+def coordinator_of(worker: Worker) -> LogCoordinator:
+    """The coordinator of a worker's query in this process; it remembers what it has read of the store."""
+    return LogCoordinator(worker)
 
 
 class LogCoordinator(Coordinator):
@@ -46,7 +61,7 @@ class LogCoordinator(Coordinator):
 
     def __init__(self, worker: Worker) -> None:
         self._worker, self._plan = worker, worker.plan
-        self._store = Store(worker.plan.store)
+        self._store = worker.store
         self._log = GraphLog(self._store)
         self._owners = Owners(self._store, self._log)
         #: The model and the settings that the batch needs.
@@ -70,27 +85,29 @@ class LogCoordinator(Coordinator):
         state = self._state = worker.state.open(PARTITION, 0)
         batch_events, now = NO_EVENTS if events is None else events, time.time_ns() // 1000
         with state.locked(), finishing():
+            worker.begin_run(state)
             self._wanted = self._newest(state, reread="deploy" in commands)
             worker.use_model(self._wanted.model)
             version = BatchVersion(state.version[0], batch, False)
-            if "refresh" not in commands and self._same_settings(state, batch) and self._is_whole(version):
-                if state.version[1] == batch + 1:
-                    if self._was_applied(batch, batch_events):
-                        kept = worker.kept_output(PARTITION, 0, state, version)
-                        if kept is not None:
-                            return PartResult(kept, {"kept": 1, "model_version": self._wanted.model})
-                elif not state.dirty and is_of_log(state, self._log):
-                    state.begin()
-                    if batch == 0:  # timers of another query on this folder
-                        worker.timers.clear()
-                    # A run that is to end asks for it in every batch; it drains in the first without events.
-                    drain = "drain" in commands or ("finish" in commands and events is None)
-                    try:
-                        planned = self.next_batch(batch, batch_events, now, drain)
-                    except COMPUTE_ERRORS as error:
-                        raise arrays_failed(state.folder, error) from error
-                    return self._send(planned, begun)
+            same_settings, refresh = self._same_settings(state, batch), "refresh" in commands
+            if state.version[1] == batch + 1:
+                if self._answers(version, batch_events, same_settings, refresh):
+                    kept = worker.kept_output(PARTITION, 0, state, version)
+                    if kept is not None:
+                        return PartResult(kept, {"kept": 1, "model_version": self._wanted.model})
+            elif same_settings and not refresh and self._is_one_behind(version):
+                state.begin()
+                if batch == 0:  # timers of another query on this folder
+                    worker.timers.clear()
+                # A run that is to end asks for it in every batch; it drains in the first without events.
+                drain = "drain" in commands or ("finish" in commands and events is None)
+                try:
+                    planned = self.next_batch(batch, batch_events, now, drain)
+                except COMPUTE_ERRORS as error:
+                    raise arrays_failed(state.folder, error) from error
+                return self._send(planned, begun)
             self._log.look_again()
+            self._check_rebuild(batch)
             self._log.check_next(batch)
             state.begin()
             self._wanted = self._newest(state, reread=True)
@@ -146,6 +163,39 @@ class LogCoordinator(Coordinator):
         version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)
         return PlannedBatch(version, clocks, result)
 
+    def _answers(self, version: BatchVersion, events: EventBatch, same_settings: bool, refresh: bool) -> bool:
+        """Whether the last batch in the state is this one, as it is wanted; `refresh`: by a command."""
+        applied = Applied(*Applied.view(self._state).tolist())
+        # Within a run, a batch has one output, although the model may be changed meanwhile.
+        in_this_run = 0 < applied.run == self._worker.query_run.number
+        if not (in_this_run or (same_settings and (applied.refresh or not refresh))):
+            return False
+        # A refresh replaces whatever a stop has left of the parts behind.
+        whole = self._is_newest(version) if applied.refresh else self._is_whole(version)
+        return whole and not self._state.dirty and self._was_applied(version.batch, events)
+
+    def _check_rebuild(self, batch: int) -> None:
+        """Refuse to rebuild for a task that is out of date, and a second time for a batch of a run.
+
+        A retried stage ends here: other tasks may have read what it sent before.
+        """
+        store, run = self._store, self._worker.query_run
+        if not run.number:
+            return
+        run.check(store)
+        if batch + 1 > run.last and store.exists(entry_path(batch + 1)):
+            raise RunIsOver(
+                f"batch {batch} is over: {entry_path(batch + 1)} in {store.uri} was written since run "
+                f"{run.number} of the pipeline began. This task has changed nothing"
+            )
+        was_begun = batch > run.last and store.exists(entry_path(batch))
+        if was_begun or not run.claim_rebuild(store, batch):
+            raise StateLost(
+                f"the arrays in {self._worker.folder} are lost, and were whole or rebuilt when run "
+                f"{run.number} of the pipeline began batch {batch}. Start the query again: it will rebuild "
+                "them from the graph log"
+            )
+
     def _same_settings(self, state: MappedPartState, batch: int) -> bool:
         """Whether state was built with the current model and the settings of this plan.
 
@@ -175,6 +225,7 @@ class LogCoordinator(Coordinator):
         digest = self._log.digest(planned.version.batch)
         assert digest is not None, "a batch is logged before it is sent"
         write_position(state, digest)
+        Applied.view(state)[:] = Applied(self._worker.query_run.number, int(planned.version.refresh))
         if self._plan.config.schema.idle is not None:
             write_next_expiry(worker.folder, worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
@@ -242,10 +293,19 @@ class LogCoordinator(Coordinator):
         meta = self._log.meta(batch)
         return meta is not None and self._log.is_replay(meta, events)
 
+    def _is_one_behind(self, version: BatchVersion) -> bool:
+        """Whether this batch follows on the state, which is whole."""
+        state = self._state
+        return not state.dirty and self._is_whole(version) and is_of_log(state, self._log)
+
     def _is_whole(self, version: BatchVersion) -> bool:
         """Whether every operator part is at this batch, or one behind."""
         expected = {(version.epoch, version.batch), (version.epoch, version.batch + 1)}
         return all(version in expected for version in self._worker.versions())
+
+    def _is_newest(self, version: BatchVersion) -> bool:
+        """Whether no operator part is of a later epoch."""
+        return all(epoch <= version.epoch for epoch, _ in self._worker.versions())
 
     def _keep_dead_letters(self, batch: int, events: EventBatch, result: PartitionedBatch) -> None:
         if self._plan.stop_on_dead_letter and (result.status >= Reason.NULL_ID).any():

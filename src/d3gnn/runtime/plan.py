@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from d3gnn.kernel.aggregators import Aggregator
@@ -16,6 +16,7 @@ from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
 from d3gnn.private import resolved
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
+from d3gnn.store.runs import Run
 from d3gnn.store.store import Store
 
 #: A file system in memory.
@@ -53,6 +54,9 @@ class Plan:
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1
+    #: The run of the query; None where another program starts it. Worker processes serve one run after the
+    #: other with what they have loaded.
+    run: Run | None = field(default=None, compare=False)
     #: Classes of the model that are not part of d3gnn: a worker looks them up by name.
     plugins: tuple[type, ...] = ()
 
@@ -132,6 +136,13 @@ def recorded_arrays(store: Store) -> str | None:
     """The folder that `record_arrays` kept; None for the default one."""
     path = store.read(_RECORD)
     return None if path is None else path.decode(errors="replace")
+
+
+def arrays_on_host(store: Store) -> str:
+    """The folder for the arrays of a store's pipeline on this host: that of its last start, or the default
+    one.
+    """
+    return recorded_arrays(store) or default_arrays(store.settings["name"], store.uri)
 
 
 def absolute(path: str | Path) -> str:

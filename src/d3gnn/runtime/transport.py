@@ -61,17 +61,20 @@ class MemoryTransport(Transport[BlocksByPart, list[Block]]):
     def send(
         self, sender: OperatorId, part: int, version: BatchVersion, blocks: Iterable[Block]
     ) -> BlocksByPart:
-        """The blocks by target part."""
+        """The blocks by target part; the lists must not be changed."""
         if not isinstance(blocks, list):
             blocks = list(blocks)
         if not blocks:
-            return [[] for _ in range(self._parts)], 0
+            return [[]] * self._parts, 0
         row_bytes, total = self._row_bytes[sender], 0
         by_part: list[list[Block]] = [blocks]
         if self._parts > 1:
-            by_part = [[] for _ in range(self._parts)]
+            by_part = [[]] * self._parts  # all parts that receive nothing share one list
             for block in blocks:
-                by_part[block.target].append(block)
+                if target := by_part[block.target]:
+                    target.append(block)
+                else:
+                    by_part[block.target] = [block]
         for block in blocks:
             kind, rows = block.kind, len(block.columns[0])
             if rows and not row_bytes[kind]:
@@ -95,7 +98,7 @@ class PacketTransport(Transport[Packets, Inbox]):
 
 
 class InlineTransport(PacketTransport):
-    """Packets carry the blocks. For what is sent once and is too large to keep: a refresh."""
+    """Packets carry the blocks: for parts on another machine, which cannot read the files of this one."""
 
     def __init__(self, parts: int) -> None:
         self._parts = parts

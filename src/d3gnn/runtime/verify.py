@@ -17,7 +17,7 @@ from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.log_position import check_position
 from d3gnn.runtime.lookup import vertex_values
-from d3gnn.runtime.plan import Plan, absolute, default_arrays, recorded_arrays
+from d3gnn.runtime.plan import Plan, absolute, arrays_on_host
 from d3gnn.runtime.rollout import current_model
 from d3gnn.runtime.timers import pending
 from d3gnn.runtime.worker import Worker
@@ -46,10 +46,7 @@ def stored_plan(folder: str | Path, arrays: str | Path | None = None) -> Plan:
     """The plan of a pipeline, from its checkpoint or its store."""
     store = open_store(absolute(folder))
     settings = store.settings
-    if arrays is not None:
-        folder_of_arrays = absolute(arrays)
-    else:
-        folder_of_arrays = recorded_arrays(store) or default_arrays(settings["name"], store.uri)
+    folder_of_arrays = arrays_on_host(store) if arrays is None else absolute(arrays)
     # What the arrays were built with; a deployment after that has not reached the query yet.
     built_with = ConfigFingerprint.peek(f"{folder_of_arrays}/{store.owner()}/partition/0")
     held_model = built_with.model if built_with else 0

@@ -6,13 +6,16 @@ another one stopped. Their version decides what happens with a batch:
 - one batch behind: process it, put the output into the outbox, stamp the version;
 - at this batch already (a retried stage, a second action): send the output in the outbox again;
 - anything else, or a batch that was begun and not finished: lost. The next run rebuilds them in a new epoch.
+
+A refresh replaces any state, and its output is kept like that of every batch. A task of a run of the query
+that is over is refused before it changes anything.
 """
 
 from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -34,9 +37,10 @@ from d3gnn.runtime.packets import Bytes, Inbox, Packets
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.state_backend import MappedBackend
 from d3gnn.runtime.timers import Timers
-from d3gnn.runtime.transport import InlineTransport, OutboxTransport
+from d3gnn.runtime.transport import OutboxTransport
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.store.models import find_model, get_model
+from d3gnn.store.runs import Run
 from d3gnn.store.store import Store
 
 #: Stands for the batch in the version of a part whose last batch was interrupted.
@@ -60,16 +64,18 @@ class Worker:
     _instances: dict[tuple[Plan, str], Worker] = {}  # noqa: RUF012  # by plan and query, in this process
 
     @classmethod
-    def of(cls, plan: Plan, query: str) -> Self:
-        """The worker of a query in this process."""
+    def of(cls, plan: Plan, query: str, query_run: Run) -> Self:
+        """The worker of a query in this process, for a task of this run."""
         worker = Worker._instances.get((plan, query))
         if worker is None:
             worker = Worker._instances[plan, query] = cls(plan, query)
         assert isinstance(worker, cls)
+        worker.query_run = query_run
         return worker
 
-    def __init__(self, plan: Plan, query: str) -> None:
+    def __init__(self, plan: Plan, query: str, query_run: Run | None = None) -> None:
         self.plan, self.query = plan, query
+        self.query_run, self.store = query_run or Run(), Store(plan.store)
         self.model_version = plan.model_version
         torch.set_num_threads(1)  # the tasks are the parallelism
         # Each query has a folder of its own: arrays of an earlier query, whose checkpoint was deleted, must
@@ -79,7 +85,6 @@ class Worker:
             self.folder, root=plan.arrays, in_use=InUse(self.folder, plan.store), on_open=self._drop_operator
         )
         self._outbox = OutboxTransport(plan.parts, self.outbox)
-        self._inline = InlineTransport(plan.parts)
         self._operators: dict[OperatorId, Operator[Any]] = {}
         self._frozen: set[OperatorId] = set()
 
@@ -93,10 +98,10 @@ class Worker:
     def model(self) -> GNN:
         """The model, from the store."""
         self.plan.register_plugins()
-        store, path = Store(self.plan.store), self.plan.model
+        path = self.plan.model
         if self.model_version != self.plan.model_version:
-            path = find_model(store, self.model_version).path
-        return get_model(store, path).prepared()
+            path = find_model(self.store, self.model_version).path
+        return get_model(self.store, path).prepared()
 
     def use_model(self, version: int) -> None:
         """Compute with this version of the model, 0 for that of the plan, from now on."""
@@ -159,6 +164,27 @@ class Worker:
         """The metrics of operators that ran when Partition's output was sent."""
         return {}
 
+    def admit(self, state: MappedPartState) -> None:
+        """Refuse a task of a run that is over. Called under the lock of the state, before any change."""
+        if state.run != self.query_run.number:
+            self.query_run.check(self.store)
+            state.run = self.query_run.number
+
+    def begin_run(self, partition: MappedPartState) -> None:
+        """As `admit`, for Partition: no part on this host accepts a task of an earlier run from now on."""
+        if partition.run != self.query_run.number:
+            self.query_run.check(self.store)
+            for state in self.states_behind():
+                with state.locked():  # waits for a worker of an earlier run that is still in its batch
+                    state.run = self.query_run.number
+            self.admit(partition)
+
+    def states_behind(self) -> Iterator[MappedPartState]:
+        """The states of all parts behind Partition."""
+        for id in self.plan.chain.operators:
+            for part in range(self.plan.parts):
+                yield self.state.open(id, part)
+
     def versions(self) -> list[tuple[int, int]]:
         """The versions of all operator parts; where one was interrupted, its batch is `INTERRUPTED`."""
         versions = []
@@ -179,11 +205,12 @@ class Worker:
         state = self.state.open(name, part)
         operator = self.operator(name)
         with state.locked(), finishing():
+            self.admit(state)
+            if (kept := self.kept_output(name, part, state, version)) is not None:
+                return PartResult(kept, {"kept": 1, "packets": len(kept), "bytes": kept.nbytes})
             if version.refresh:
                 self._check_epoch(name, part, state, version)
             else:
-                if (kept := self.kept_output(name, part, state, version)) is not None:
-                    return PartResult(kept, {"kept": 1, "packets": len(kept), "bytes": kept.nbytes})
                 self._check_version(name, part, state, version)
             begun = time.perf_counter()
             before = operator.metrics.copy()
@@ -224,7 +251,7 @@ class Worker:
     def kept_output(
         self, name: OperatorId, part: int, state: MappedPartState, version: BatchVersion
     ) -> Packets | None:
-        """The output of this batch, if it was applied already; None for other batches and for a refresh."""
+        """The output of this batch, if it was applied already; None for other batches."""
         if state.dirty or state.version != (version.epoch, version.batch + 1):
             return None
         return self._outbox.kept(name, part, version)
@@ -262,13 +289,13 @@ class Worker:
         version: BatchVersion,
         blocks: Iterable[Block],
     ) -> Packets:
-        """Hand the blocks of this batch to the transport, then stamp the version, in this order."""
-        if version.refresh:
-            # The whole graph, which Spark has disks for. It is not kept: a retry processes its input again,
-            # and must not find the output of an older batch.
-            self._outbox.clear(name, part)
-            packets = self._inline.send(name, part, version, blocks)
-        else:
-            packets = self._outbox.send(name, part, version, blocks)
+        """Put the blocks of this batch into the outbox, then stamp the version, in this order."""
+        packets = self.keep(name, part, version, blocks)
         state.commit(version.epoch, version.batch + 1)
         return packets
+
+    def keep(self, sender: OperatorId, part: int, version: BatchVersion, blocks: Iterable[Block]) -> Packets:
+        """Put the blocks of this batch into the outbox."""
+        if version.refresh:
+            self._outbox.clear(sender, part)  # the files of earlier epochs
+        return self._outbox.send(sender, part, version, blocks)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from d3gnn.kernel.mapped_state import seal
+from d3gnn.kernel.operators import PARTITION
 from d3gnn.spark.commands import PipelineCommands
 from d3gnn.whole_numbers import check_whole
 
@@ -96,10 +100,13 @@ class RestartingQuery(PipelineCommands):
             try:
                 if deadline is None:
                     query.awaitTermination()
+                    self._seal()
                     return None
                 # Spark waits for whole seconds, and at least for one.
                 left = max(1, math.ceil(deadline - time.monotonic()))
-                return bool(query.awaitTermination(left))
+                if ended := bool(query.awaitTermination(left)):
+                    self._seal()
+                return ended
             except Exception as error:
                 self._restart(query, error)
 
@@ -125,8 +132,18 @@ class RestartingQuery(PipelineCommands):
         self._stopped = True
         with self._lock:
             self._query.stop()
+            self._seal()
 
     # ------------------------------------------------------------------
+
+    def _seal(self) -> None:
+        """Make damage to Partition's arrays, which decide events, noticeable to the next start.
+
+        Where the query ran on other hosts, there are none here.
+        """
+        if self._arrays:
+            with suppress(OSError, RuntimeError):
+                seal(Path(self._arrays) / self._query.id / str(PARTITION) / "0")
 
     def _folders(self) -> tuple[str, str]:
         return self._store, self._arrays
@@ -153,6 +170,7 @@ class RestartingQuery(PipelineCommands):
             if self._query is not failed:
                 return
             if not self._is_curable(error):
+                self._seal()
                 raise error
             self.restarted += 1
             self._query = self._begin()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -25,10 +24,11 @@ from d3gnn.runtime import metrics
 from d3gnn.runtime.metrics import MetricRow
 from d3gnn.runtime.packets import Packets
 from d3gnn.runtime.plan import Plan
-from d3gnn.runtime.worker import PartResult, Worker
+from d3gnn.runtime.worker import PartResult
 from d3gnn.sources.control import WatchedPipeline, control_stream
 from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
 from d3gnn.spark.frames import EVENT_COLUMNS, absent_columns, event_columns
+from d3gnn.spark.task import QueryTask
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -134,23 +134,14 @@ def _task(part: str, plan: Plan, tasks: int) -> Column:
     return F.expr(f"int({part} * {tasks} div {plan.parts})")
 
 
-def _batch_and_query() -> tuple[int, str]:
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("operators run inside Spark tasks")
-    batch = context.getLocalProperty("streaming.sql.batchId")
-    query = context.getLocalProperty("sql.streaming.queryId")
-    if batch is None or query is None:
-        raise RuntimeError("the events are a batch DataFrame; a pipeline needs a streaming one (readStream)")
-    return int(batch), query
-
-
 def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
+        from d3gnn.runtime.chain_worker import ChainWorker
         from d3gnn.runtime.log_coordinator import coordinator_of
 
-        number, query = _batch_and_query()
-        yield from chain_rows(plan, schema, coordinator_of(plan, query).run(number, *read_rows(batches)))
+        current = QueryTask.current()
+        coordinator = coordinator_of(current.worker(plan, ChainWorker))
+        yield from chain_rows(plan, schema, coordinator.run(current.batch, *read_rows(batches)))
 
     return task
 
@@ -159,10 +150,9 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
         from d3gnn.runtime.log_coordinator import coordinator_of
 
-        number, query = _batch_and_query()
-        events, commands = read_rows(batches)
-        worker = Worker.of(plan, query)
-        first = coordinator_of(plan, query).run(number, events, commands)
+        current = QueryTask.current()
+        worker = current.worker(plan)
+        first = coordinator_of(worker).run(current.batch, *read_rows(batches))
         sent = [first.packets]
         by_part: dict[OperatorId, list[dict[str, int] | None]] = {
             PARTITION: [first.metrics, *[None] * plan.parts]
@@ -203,9 +193,9 @@ def _output_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:
 
 def _run_parts(plan: Plan, name: OperatorId, batches: Batches) -> Iterator[tuple[int, PartResult]]:
     """Run an operator on the parts of this task; each got a packet from every part before it."""
-    _, query = _batch_and_query()
+    worker = QueryTask.current().worker(plan)
     for part, packets in _by_target(batches):
-        yield part, Worker.of(plan, query).run(name, part, packets, sources=plan.parts)
+        yield part, worker.run(name, part, packets, sources=plan.parts)
 
 
 def _by_target(batches: Batches) -> Iterator[tuple[int, list[memoryview]]]:

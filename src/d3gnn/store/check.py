@@ -20,6 +20,7 @@ from d3gnn.store.names import (
     files_in,
     snapshot_path,
 )
+from d3gnn.store.runs import RUNS
 from d3gnn.store.seal import Seal
 from d3gnn.store.store import (
     FORK,
@@ -123,7 +124,7 @@ class _noting:  # noqa: N801  # used like a function
 
 
 def _check_owner(store: Store, report: StoreReport) -> None:
-    paths = [f"{folder}/{name}" for folder in (OWNERS, OFFSETS) for name in store.list(folder)]
+    paths = [f"{folder}/{name}" for folder in (OWNERS, OFFSETS, RUNS) for name in store.list(folder)]
     for path in (QUERY, FORK, *paths):
         with _noting(report, path):
             store.read_json(path)

@@ -29,7 +29,7 @@ from d3gnn.store.named_ids import NamedIds
 from d3gnn.store.names import DEAD_LETTERS, batches_in, dead_letters_path
 from d3gnn.store.rewrite import rewrite
 from d3gnn.store.sealed_json import to_json
-from d3gnn.store.store import SETTINGS, Store
+from d3gnn.store.store import FORK, OFFSETS, OWNERS, QUERY, SETTINGS, Store
 from d3gnn.types import Array, Bools
 
 __all__ = [
@@ -44,7 +44,9 @@ __all__ = [
 
 _ERASURES = "erasures"
 #: Files and folders that hold no ids, by their first name. What they hold may look like one.
-_WITHOUT_IDS = (SETTINGS, "query.json", "owners", "offsets", "models", "control", _ERASURES)
+_WITHOUT_IDS = (
+    SETTINGS, QUERY, OWNERS, OFFSETS, FORK, "arrays.txt", "runs", "models", "control", _ERASURES,
+)  # fmt: skip
 
 
 class ErasedGraph(NamedTuple):

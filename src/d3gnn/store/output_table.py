@@ -2,7 +2,11 @@
 
 Spark reads such a table by the log of the sink, `_spark_metadata`, which has the name and the size of each
 file. Files are replaced under their names, then their sizes in that log are corrected. A crash in between
-leaves sizes that differ; the next erasure corrects them.
+leaves sizes that differ; the next erasure corrects them. Compacted tables (`compacted_table.py`) have no such
+log.
+
+A process that was killed leaves unfinished files, which nobody reads. What they name is not known, so they
+count as found, and are deleted.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from d3gnn.store.compacted_table import OutputTable
 from d3gnn.store.named_ids import NamedIds
 
 __all__ = ["check_table", "erase_from_table", "search_table"]
@@ -48,7 +53,7 @@ def search_table(folder: Path, ids: NamedIds) -> Counter[str]:
     found: Counter[str] = Counter()
     for file in _files(folder):
         if file.suffix == ".parquet":
-            found[str(file)] = ids.in_parquet(str(file))
+            found[str(file)] = _rows_in(file, folder, ids)
         elif file.suffix != ".crc" and file.parent.name != _SINK_LOG:
             found[str(file)] = int(ids.in_text(file.read_bytes()))
     return +found
@@ -59,14 +64,43 @@ def erase_from_table(folder: Path, ids: NamedIds) -> None:
     for file in _files(folder):
         if file.name.endswith(_TEMPORARY):
             file.unlink()
-        elif file.suffix == ".parquet" and ids.in_parquet(str(file)):
-            _rewrite(file, ids)
+        elif file.suffix == ".parquet" and _rows_in(file, folder, ids):
+            if _is_whole(file):
+                _rewrite(file, ids)
+            else:
+                file.unlink()
     for log in (folder / _SINK_LOG).glob("[0-9]*"):
         _correct_sizes(log, folder)
 
 
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _rows_in(file: Path, folder: Path, ids: NamedIds) -> int:
+    """The number of rows of a Parquet file that name one of the ids; 1 for an unfinished one."""
+    if _is_whole(file):
+        return ids.in_parquet(str(file))
+    if file in _files_of_readers(folder):
+        raise ValueError(f"{file} is damaged: restore it from a backup, or delete it with the whole table")
+    return 1
+
+
+def _is_whole(file: Path) -> bool:
+    try:
+        pq.read_metadata(file)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _files_of_readers(folder: Path) -> set[Path]:
+    """The files that readers of the table read: those in the log of the sink, and compacted tables."""
+    opened = OutputTable(folder)
+    found = {folder / name for name in opened.files()[0]} if (folder / _SINK_LOG).is_dir() else set()
+    for compaction in opened.compactions():
+        found |= set(Path(opened.folder(compaction)).glob("*.parquet"))
+    return found
 
 
 def _rewrite(file: Path, ids: NamedIds) -> None:

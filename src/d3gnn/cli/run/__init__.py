@@ -45,6 +45,8 @@ def run(
     label_width: o.LabelWidth = None,
     ttl: o.Ttl = None,
     vertex_ttl: o.VertexTtl = None,
+    idle: o.Idle = None,
+    tombstones: o.Tombstones = None,
     max_abs: o.MaxAbs = None,
     max_ahead: o.MaxAhead = None,
     missing: o.Missing = None,
@@ -61,6 +63,7 @@ def run(
     every: o.Every = 1.0,
     window: WindowOption = None,
     clock: ClockOption = ClockName.batch,
+    adopt: o.Adopt = None,
     arrays: o.Arrays = None,
     on_dead_letter: o.DeadLetters = o.OnDeadLetter.keep,
     as_json: Json = False,
@@ -91,8 +94,9 @@ def run(
         from d3gnn.cli.run.inputs import Columns, Inputs
         from d3gnn.cli.run.job import Job, summary
         from d3gnn.cli.run.missing import missing_features
-        from d3gnn.cli.run.recall import Memory, recall_or_look
+        from d3gnn.cli.run.recall import Memory, recall_or_look, store_of_run
         from d3gnn.cli.run.settings import graph_schema, limits_of, make_alerts, make_model, with_stored
+        from d3gnn.store.store import StoreError
 
         inputs = Inputs.of(
             input, edges, features, labels,
@@ -106,10 +110,11 @@ def run(
         is_first = Memory.load(checkpoint) is None
     if follow and is_first and not wait_for_files(inputs, console):
         return
-    with user_mistakes():
-        memory, again = recall_or_look(inputs, output, checkpoint)
+    with user_mistakes(OSError, ValueError, StoreError):
+        store = store_of_run(checkpoint, adopt)
+        memory, again = recall_or_look(inputs, output, checkpoint, store if adopt else None)
         rule, widths_of_vertices = with_stored(
-            parse_missing(missing), named_widths("--vertex-features", vertex_features), checkpoint
+            parse_missing(missing), named_widths("--vertex-features", vertex_features), store
         )
         widths_of_edges = named_widths("--edge-features", edge_features)
         mode = edges_mode.value if edges_mode else None
@@ -122,14 +127,15 @@ def run(
             label_width,
             rule,
             limits=limits_of(max_abs, max_ahead),
-            lifetimes={"ttl": ttl, "vertex_ttl": vertex_ttl},
+            lifetimes={"ttl": ttl, "vertex_ttl": vertex_ttl, "idle": idle, "tombstones": tombstones},
         )
         gnn = make_model(model, widths, aggregator and aggregator.value, seed, schema, memory.found)
         job = Job.plan(
-            inputs, memory, output, checkpoint, gnn, parts=parts, partitioner=partitioner.value,
+            inputs, memory, output, checkpoint, store, gnn, parts=parts, partitioner=partitioner.value,
             schema=schema, on_dead_letter=on_dead_letter.value, batch_files=batch_files,
             every=every if follow else None, window=parse_windows(window), clock=clock.value,
             alerts=make_alerts(threshold, classes, changed_class), arrays=arrays,
+            adopt=adopt is not None,
         )  # fmt: skip
     for line in memory.lines(again):
         console.print(line, soft_wrap=True, markup=False)

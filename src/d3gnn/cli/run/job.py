@@ -26,7 +26,7 @@ from d3gnn.nn import GNN, PairHead
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.private import private_folder
 from d3gnn.sources.stream import cut, stream_events, union_events
-from d3gnn.store.store import STORE, StoreError
+from d3gnn.store.store import SETTINGS, STORE, Store, StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,12 +54,20 @@ class Result:
     kind: str
     output: Path
     checkpoint: Path
+    #: URI of the store.
+    store: str
     #: 0, unless a signal ended the run before all input was read.
     exit_code: int
 
     @property
-    def dead_letters(self) -> Path:
-        return self.checkpoint / STORE / "dead_letters"
+    def verified(self) -> str:
+        """What `d3gnn verify` takes: the checkpoint, if the store is in it."""
+        in_checkpoint = self.store == str(self.checkpoint.resolve() / STORE)
+        return str(self.checkpoint) if in_checkpoint else self.store
+
+    @property
+    def dead_letters(self) -> str:
+        return f"{self.store}/dead_letters"
 
     def to_dict(self) -> dict[str, Any]:
         """The object that --json prints."""
@@ -94,6 +102,7 @@ class Job:
     memory: Memory
     output: Path
     checkpoint: Path
+    store: str
     gnn: StreamingGNN
     batch_files: int | None
     #: Seconds between looks for new files; None to end when all files are read.
@@ -105,6 +114,7 @@ class Job:
         memory: Memory,
         output: Path,
         checkpoint: Path,
+        store: str,
         model: GNN,
         *,
         parts: int,
@@ -117,14 +127,18 @@ class Job:
         clock: Clock = "batch",
         alerts: Alerts | None = None,
         arrays: Path | None = None,
+        adopt: bool = False,
     ) -> Job:
         """Check everything that can be checked before Spark starts."""
         if not checkpoint.exists():
             private_folder(checkpoint)  # it has copies of the input, too
-        store = checkpoint.resolve() / STORE
+        stored = Store(store)
+        exists = stored.exists(SETTINGS)
         gnn = StreamingGNN(
             model,
+            name=stored.settings["name"] if adopt else "pipeline",
             store=store,
+            adopt=adopt,
             parts=parts,
             partitioner=partitioner,
             schema=schema,
@@ -134,12 +148,12 @@ class Job:
             alerts=alerts,
             arrays=arrays,
         )
-        if (store / "settings.json").exists():
+        if exists:
             files = [found.files for found in memory.found.values()]
             keys = {of.columns.get(of.roles.get("key", "")) for of in files}
             with user_mistakes(StoreError):
                 gnn.plan({"src": files[0].ids, "key": "string" if "string" in keys else "bigint"})
-        return Job(inputs, memory, output, checkpoint, gnn, batch_files, every)
+        return Job(inputs, memory, output, checkpoint, store, gnn, batch_files, every)
 
     @property
     def rows(self) -> str:
@@ -182,7 +196,7 @@ class Job:
         pending = self._pending(totals)
         return Result(
             totals, seconds, running.restarted, finished, pending, self.rows, self.output, self.checkpoint,
-            0 if finished or self.every is not None else stopping.exit_code,
+            self.store, 0 if finished or self.every is not None else stopping.exit_code,
         )  # fmt: skip
 
     def _files(self, spark: SparkSession, one: Input) -> Files:
@@ -229,7 +243,7 @@ class Job:
         title = f"{'following' if self.every is not None else 'reading'} {paths}"
         display = Display(console, title, self.rows, Backlog(folders, self.checkpoint))
         with display.shown():
-            watch = Watch(running, f"{self.checkpoint.resolve()}/{STORE}")
+            watch = Watch(running, self.store)
             for new in watch.batches():
                 for report in new:
                     totals.add(report)
@@ -289,4 +303,4 @@ def summary(result: Result, console: Console) -> None:
     console.print(f"table: {result.output} (d3gnn.latest reads the newest row of each id)", soft_wrap=True)
     if not result.finished:
         console.print("run the same command again to continue")
-    console.print(f"next: d3gnn verify --checkpoint {result.checkpoint}", soft_wrap=True, markup=False)
+    console.print(f"next: d3gnn verify --checkpoint {result.verified}", soft_wrap=True, markup=False)

@@ -155,6 +155,22 @@ VertexTtl = Annotated[
     str | None,
     _option(_GRAPH, "DURATION", "Delete vertices this long after their last event. Default: never."),
 ]
+Idle = Annotated[
+    str | None,
+    _option(
+        _GRAPH,
+        "DURATION",
+        "With --ttl: how far event time may stay behind the clock, as in 5m; lets idle streams expire.",
+    ),
+]
+Tombstones = Annotated[
+    str | None,
+    _option(
+        _GRAPH,
+        "DURATION",
+        "How long the delete of a vertex makes its older events late, as in 30d. Default: for ever.",
+    ),
+]
 MaxAbs = Annotated[
     float | None, _option(_GRAPH, "NUMBER", "Largest absolute value in features and labels. Default: none.")
 ]
@@ -180,6 +196,14 @@ ChangedClass = Annotated[
 
 Follow = Annotated[bool, _flag(_RUNNING, "--follow", "Wait for new files until Ctrl-C.")]
 Every = Annotated[float, _shown(_RUNNING, "SECONDS", "With --follow: interval between looks for new files.")]
+Adopt = Annotated[
+    Path | None,
+    _option(
+        _RUNNING,
+        "DIR",
+        "Checkpoint or store of another pipeline, whose graph this run takes over. That one is refused then.",
+    ),
+]
 Arrays = Annotated[
     Path | None,
     _option(_RUNNING, "DIR", "Folder for arrays on this machine. Default: one in memory (/dev/shm)."),

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from d3gnn.cli.run.inputs import Inputs
+from d3gnn.runtime.plan import absolute
 from d3gnn.sources.files import Files, Found
-from d3gnn.store.store import FORK
+from d3gnn.store.graph_log import open_store
+from d3gnn.store.store import FORK, STORE
 
 #: The key of the graph's schema in the metadata of a Parquet file.
 SCHEMA_KEY = b"d3gnn.schema"
@@ -81,10 +83,25 @@ def forget(checkpoint: Path) -> None:
         (checkpoint / _FILE).unlink(missing_ok=True)
 
 
-def recall_or_look(inputs: Inputs, output: Path, checkpoint: Path) -> tuple[Memory, bool]:
-    """How to read the inputs: as at the first start (True), or if this is the first, as the files are."""
+def store_of_run(checkpoint: Path, adopted: Path | None) -> str:
+    """The store: that in the checkpoint, or the one of the pipeline whose graph the run takes over."""
+    if adopted is None:
+        return str(checkpoint.resolve() / STORE)
+    store = open_store(absolute(adopted)).uri
+    if store == str(checkpoint.resolve() / STORE):
+        raise ValueError(f"--adopt {adopted}: it is the store of --checkpoint; give another checkpoint")
+    return store
+
+
+def recall_or_look(
+    inputs: Inputs, output: Path, checkpoint: Path, adopted: str | None = None
+) -> tuple[Memory, bool]:
+    """How to read the inputs: as at the first start (True), or if this is the first, as the files are.
+
+    `adopted` is the store that the run takes over, if it does.
+    """
     _check_folders(inputs, output, checkpoint)
-    memory, options = Memory.load(checkpoint), inputs.record()
+    memory, options = Memory.load(checkpoint), inputs.record() | {"adopt": adopted}
     if memory is None:
         if output.is_dir() and any(output.iterdir()):
             raise ValueError(f"--output {output} has files already; give a new folder for a new checkpoint")

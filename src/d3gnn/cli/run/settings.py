@@ -12,7 +12,7 @@ from d3gnn.cli.run.recall import SCHEMA_KEY
 from d3gnn.events import EdgeMode, GraphSchema
 from d3gnn.sources import EdgeListError
 from d3gnn.sources.files import Found
-from d3gnn.store.store import SETTINGS, STORE, Store
+from d3gnn.store.store import SETTINGS, Store
 
 if TYPE_CHECKING:
     from d3gnn.kernel.alerts import Alerts
@@ -44,6 +44,7 @@ def graph_schema(
     if missing is None:
         has_values = any(of.width for name, of in found.items() if name != "labels")
         missing = schema.missing or ("zero" if features or schema.features or has_values else None)
+    lives: dict[str, Any] = {name: given or getattr(schema, name) for name, given in lifetimes.items()}
     return replace(
         schema,
         edges=cast(EdgeMode, edges) if edges else schema.edges,
@@ -51,9 +52,8 @@ def graph_schema(
         features=features or schema.features,
         edge_features=edge_features or schema.edge_features,
         label_width=label_width or in_labels or schema.label_width,
-        ttl=lifetimes["ttl"] or schema.ttl,
-        vertex_ttl=lifetimes["vertex_ttl"] or schema.vertex_ttl,
         missing=missing,
+        **lives,
         **limits,
     )
 
@@ -64,11 +64,11 @@ def limits_of(max_abs: float | None, max_ahead: str | None) -> dict[str, Any]:
     return {name: None if limit == "none" else limit for name, limit in given.items() if limit is not None}
 
 
-def with_stored(missing: Any, features: Mapping[str, int], checkpoint: Path) -> tuple[Any, Mapping[str, int]]:
-    """The rule for missing features, from the option or else from the store in a checkpoint; and the vertex
+def with_stored(missing: Any, features: Mapping[str, int], uri: str) -> tuple[Any, Mapping[str, int]]:
+    """The rule for missing features, from the option or else from the store, if it exists; and the vertex
     features, which come from the store as well if the rule has numbers for them.
     """
-    store = Store(checkpoint / STORE)
+    store = Store(uri)
     if missing is not None or not store.exists(SETTINGS):
         return missing, features
     stored = store.settings["schema"]

@@ -42,10 +42,10 @@ class Linear(Aggregator):
         self._difference = np.empty(0)
 
     def add(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
-        _add(*edges, *arrays, touched)
+        add_messages(*edges, *arrays, touched)
 
     def retract(self, edges: Messages, arrays: EdgeArrays, touched: Ints, invalidated: Ints) -> None:
-        _retract(*edges, *arrays, touched)
+        retract_messages(*edges, *arrays, touched)
 
     def replace(
         self, sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, arrays: EdgeArrays, out: Side,
@@ -54,17 +54,17 @@ class Linear(Aggregator):
         values, edge_values, state, _, bounds = arrays
         if len(self._difference) != state.shape[1]:
             self._difference = np.empty(state.shape[1])
-        return _replace(
+        return replace_messages(
             sources, fresh, time, arrival, *out, values, edge_values, state, bounds, touched, self._difference
         )
 
     def recompute(self, destinations: Ints32, arrays: EdgeArrays, into: Side) -> None:
         segments, pool = into
-        _recompute(destinations, segments, pool, *arrays)
+        recompute_sums(destinations, segments, pool, *arrays)
 
 
 @lean
-def _add(
+def add_messages(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
     values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
@@ -84,7 +84,7 @@ def _add(
 
 
 @lean
-def _retract(
+def retract_messages(
     src: Ints32, dst: Ints32, slot: Ints32, time: Ints, arrival: Ints,
     values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles, touched: Ints,
 ) -> None:  # fmt: skip
@@ -104,7 +104,7 @@ def _retract(
 
 
 @lean
-def _replace(
+def replace_messages(
     sources: Ints32, fresh: Floats, time: Ints, arrival: Ints, segments: Ints32, pool: Ints32,
     values: Floats, edge_values: Floats, state: Doubles, bounds: Doubles, touched: Ints, difference: Doubles,
 ) -> int:  # fmt: skip
@@ -145,7 +145,7 @@ def _replace(
 
 
 @lean
-def _recompute(
+def recompute_sums(
     destinations: Ints32, segments: Ints32, pool: Ints32,
     values: Floats, edge_values: Floats, state: Doubles, count: Ints32, bounds: Doubles,
 ) -> None:  # fmt: skip

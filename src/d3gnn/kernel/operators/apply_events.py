@@ -43,7 +43,6 @@ from d3gnn.kernel.operators.graph_state import (
     DELETED,
     MULTI,
     PRESENT,
-    VERTEX_COUNT,
     Graph,
     Plain,
     Rules,
@@ -62,14 +61,17 @@ from d3gnn.kernel.operators.lifetimes import (
     vertex_is_late,
 )
 from d3gnn.kernel.operators.look_ahead import look_ahead
+from d3gnn.kernel.operators.neighbourhood import find_neighbours
 from d3gnn.kernel.operators.replicas import make_source, place_master, replica_of
 from d3gnn.kernel.operators.vertex_deletes import is_late, record_delete
 from d3gnn.kernel.partitioners.base import (
     CODE,
     DEGREE,
     FIRST_REPLICA,
+    VERTEX_COUNT,
     Placement,
     choose,
+    place,
 )
 from d3gnn.types import Ints, Ints32, Small
 
@@ -119,7 +121,7 @@ def _apply_all(
         elif element == _LABEL:
             status[i] = _label_event(i, events, rules, graph, out)
         else:
-            status[i] = _vertex_event(i, events, rules, graph, records, out, first_vertex)
+            status[i] = _vertex_event(k, order, events, rules, graph, records, out, first_vertex)
     for a in range(out.counts[N_ADDS]):
         if out.adds.record[a] >= 0:
             records.fields[out.adds.record[a], ADDED] = 0
@@ -144,9 +146,10 @@ def _new_vertex(code: int, i: int, events: Events, rules: Rules, graph: Graph, o
 
 @inlined
 def _vertex_event(
-    i: int, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
+    k: int, order: Ints, events: Events, rules: Rules, graph: Graph, records: EdgeRecords, out: Decisions,
     first_vertex: int,
 ) -> int:  # fmt: skip
+    i = order[k]
     code, op = events.src[i], events.op[i]
     v = vertex_of(code, graph)
     if op == _DELETE and events.element[i] == _VERTEX:
@@ -169,7 +172,8 @@ def _vertex_event(
         if len(events.part):
             part = events.part[i]
         else:
-            part = graph.hashes[code] % np.uint64(graph.parts.shape[1])
+            neighbours = find_neighbours(k, order, events, graph)
+            part = np.int64(place(v, graph.hashes[code], neighbours, graph.placement, rules.settings))
         place_master(v, int(part), graph, out)
         if not has_value(i, events):
             return _APPLIED

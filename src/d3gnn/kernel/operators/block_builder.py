@@ -14,14 +14,18 @@ from d3gnn.kernel.blocks import (
     EDGE_VALUES,
     FEATURES,
     LABELS,
+    NO_TOMBSTONE,
     REPLICA_DELETES,
     REPLICAS,
     SOURCES,
+    SURE_TOMBSTONE,
+    TOMBSTONE,
     VERTEX_DELETES,
     VERTICES,
     Block,
     BlockKind,
     key_columns,
+    spans,
 )
 from d3gnn.kernel.edge_table import NEXT_EDGE, NEXT_ROW, NEXT_SLOT, PART, SLOT, U
 from d3gnn.kernel.operators.decisions import (
@@ -121,16 +125,14 @@ class BlockBuilder:
         extents: Ints | None = None,
     ) -> None:  # fmt: skip
         """Add a block for each part, of columns that are sorted by part."""
-        begin, extent_of = 0, self._no_extents if extents is None else extents.tolist()
+        extent_of = self._no_extents if extents is None else extents.tolist()
         if self._parts == 1 and 0 < ends.item(0) == len(columns[0]):
             blocks.append(Block(kind, 0, 0, columns, extent_of[0]))
             return
-        for target, end in enumerate(ends.tolist()[: self._parts]):
-            if end > begin:
-                whole = end - begin == len(columns[0])
-                rows = columns if whole else tuple([column[begin:end] for column in columns])
-                blocks.append(Block(kind, 0, target, rows, extent_of[target]))
-            begin = end
+        for target, begin, end in spans(ends[: self._parts]):
+            whole = end - begin == len(columns[0])
+            rows = columns if whole else tuple([column[begin:end] for column in columns])
+            blocks.append(Block(kind, 0, target, rows, extent_of[target]))
 
     def _allocate(self, n: int, *dtypes: np.dtype[Any]) -> tuple[Ints, tuple[Array, ...]]:
         """For a gathering loop: the ends of parts, and columns of n rows."""
@@ -150,16 +152,14 @@ class BlockBuilder:
             first, *decisions, graph.live, vertices, replicas, graph.hashes, time, arrival, ends, code,
             *columns,
         )  # fmt: skip
-        begin, keys = 0, self._state.ids.keys.take(code[: ends[-1]])
+        keys = self._state.ids.keys.take(code[: ends[-1]])
         if isinstance(keys, IntKeys):
             self._add_sorted(blocks, VERTICES, ends, (*columns, keys.values), graph.parts[NEXT_ROW])
             return
-        for target, end in enumerate(ends.tolist()[:-1]):
-            if end > begin:
-                key, blob = key_columns(keys.take(slice(begin, end)))
-                rows = (*[column[begin:end] for column in columns], key)
-                blocks.append(Block(VERTICES, 0, target, rows, int(graph.parts[NEXT_ROW, target]), blob=blob))
-            begin = end
+        for target, begin, end in spans(ends[:-1]):
+            key, blob = key_columns(keys.take(slice(begin, end)))
+            rows = (*[column[begin:end] for column in columns], key)
+            blocks.append(Block(VERTICES, 0, target, rows, int(graph.parts[NEXT_ROW, target]), blob=blob))
 
     def _add_vertex_deletes(
         self, blocks: list[Block], deletes: VertexDeletes, time: Ints, arrival: Ints, first_replica: int
@@ -167,7 +167,10 @@ class BlockBuilder:
         graph, event = self._state.views(), deletes.event
         master = graph.placement.vertex[deletes.vertex]
         # No tombstone for a vertex that was created again in the same batch: the output has one row per id.
-        tombstone = (graph.live[master[:, CODE]] == 0).astype(np.uint8)
+        again = graph.live[master[:, CODE]]
+        tombstone = np.where(again > 0, NO_TOMBSTONE, TOMBSTONE).astype(np.uint8)
+        tombstone[(again == 0) & self._state.had_predecessor(deletes.vertex)] = SURE_TOMBSTONE
+        self._state.note_predecessor(again[again > 0] - 1)
         columns: tuple[Array, ...] = (master[:, MASTER_ROW], tombstone, time[event], arrival[event])
         self.add_grouped(blocks, VERTEX_DELETES, master[:, MASTER_PART], columns)
         position, number = replicas_of(

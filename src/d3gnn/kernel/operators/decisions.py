@@ -143,6 +143,16 @@ def make_decisions(n: int) -> DecisionRows:
     return DecisionRows(np.zeros(len(LISTS), np.int64), np.empty((_FIRST_ROWS[-1], 3 * n), np.int32))
 
 
+def with_room(decisions: DecisionRows, n: int) -> DecisionRows:
+    """The same lists, with room for a batch of n events."""
+    longer = make_decisions(n)
+    longer.counts[:] = decisions.counts
+    for count, (_, begin, end) in zip(decisions.counts.tolist(), _PLACES.values(), strict=True):
+        if count:
+            longer.rows[begin:end, :count] = decisions.rows[begin:end, :count]
+    return longer
+
+
 @inlined
 def add_entry(counts: Ints, kind: int) -> int:
     """The place of a new entry in a list, which is one entry longer from now on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 
 from d3gnn.kernel.adjacency import LENGTH, Adjacency, Removed
 from d3gnn.kernel.aggregators import Messages, aggregator_of
-from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind
+from d3gnn.kernel.blocks import FEATURES, PARTIALS, ROOTS, VALUES, Block, by_kind, spans
 from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.edge_state import (
@@ -80,11 +81,18 @@ class Edge(Operator[EdgeState]):
         return self.state(part).pending
 
     def step(self, part: int, topology: Topology, blocks: list[Block], context: BatchContext) -> list[Block]:
+        found = by_kind(blocks)
+        values, forwarded = found[VALUES], found[self._forwards]
+        state, removed = self.take_topology(part, topology, values)
+        return [*forwarded, *self.aggregate(state, part, topology, values, removed, context)]
+
+    def take_topology(
+        self, part: int, topology: Topology, values: list[Block]
+    ) -> tuple[EdgeState, Removed | None]:
+        """Make room for what is new, and take out what is removed (a); `values` are those that follow."""
         state = self.state(part)
         state.follow()
-        found = by_kind(blocks)
-        values, out = found[VALUES], list(found[self._forwards])
-        replicas, deleted, adds = topology.replicas, topology.replica_deletes, topology.edge_adds
+        replicas, adds = topology.replicas, topology.edge_adds
         edge_values = topology.edge_values if self._edge_width else None
         if replicas is not None or adds is not None:
             state.reserve(0 if replicas is None else replicas.extent, 0 if adds is None else adds.extent)
@@ -93,9 +101,19 @@ class Edge(Operator[EdgeState]):
         if replicas is not None:
             slot, master_part, master_row = replicas.columns
             learn_masters(slot, master_part, master_row, state.master.data)
+        return state, state.graph.take_removes(topology, reads=bool(values) or edge_values is not None)
 
-        # (a) the net topology, (b) removed edges are retracted with their old messages, ...
-        removed = state.graph.take_removes(topology, reads=bool(values) or edge_values is not None)
+    def aggregate(
+        self,
+        state: EdgeState,
+        part: int,
+        topology: Topology,
+        values: list[Block],
+        removed: Removed | None,
+        context: BatchContext,
+    ) -> list[Block]:
+        """The roots and partial aggregates that new values and a changed topology cause."""
+        deleted, adds = topology.replica_deletes, topology.edge_adds
         incoming, own, segments = 0, [], state.adjacency.out.segments
         for block in values:
             edges, masters = count_reached(block.columns[0], part, segments, state.master.data)
@@ -103,10 +121,11 @@ class Edge(Operator[EdgeState]):
             own.append(masters)
         messages = (0 if removed is None else len(removed.src)) + (0 if adds is None else len(adds))
         pulls = prefers_pull(incoming, state.adjacency, messages)
+        # (b) removed edges are retracted with their old messages, ...
         if removed is not None:
             self._retract(state, removed, deleted)
         if self._edge_width:
-            messages += self._take_edge_values(state, adds, edge_values)
+            messages += self._take_edge_values(state, adds, topology.edge_values)
         # ... (c) edges that stay get the new values, (d) new edges are added with new values.
         if values:
             messages += self._replace(state, values, pulls)
@@ -117,8 +136,6 @@ class Edge(Operator[EdgeState]):
         whole = pulls and self._pull(state, may_be_whole=self.window is None or context.drain)
         if self._invalidates and size(state.invalidated):
             self._recompute_invalidated(state, pulls)
-        if self.sends_input:
-            out += [self._roots(state, part, *each) for each in zip(values, own, strict=True) if each[1]]
         metrics = self.metrics
         metrics["messages"] += messages
         due = size(state.touched)
@@ -130,6 +147,17 @@ class Edge(Operator[EdgeState]):
             due = self.hold(state.pending, state.touched, context)
             if deleted is not None:
                 state.pending.cancel(deleted.columns[0])
+        return self.send(state, part, zip(values, own, strict=True), due, whole)
+
+    def send(
+        self, state: EdgeState, part: int, values: Iterable[tuple[Block, int]], due: int, whole: bool = False
+    ) -> list[Block]:
+        """The blocks for the masters: roots, given the new values and how many of them have their masters
+        here, and the partial aggregates of the `due` touched destinations, or of the `whole` part.
+        """
+        out: list[Block] = []
+        if self.sends_input:
+            out += [self._roots(state, part, *each) for each in values if each[1]]
         if whole or due:
             out += self._partials(state, part, whole)
         return out
@@ -242,10 +270,7 @@ class Edge(Operator[EdgeState]):
         if self.parts == 1 and ends.item(0) == n:
             return [Block(PARTIALS, part, 0, columns, full=whole)]
         blocks = []
-        begin = 0
-        for target, end in enumerate(ends[:-1].tolist()):
-            if end > begin or whole:
-                some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
-                blocks.append(Block(PARTIALS, part, target, some, full=whole))
-            begin = end
+        for target, begin, end in spans(ends[:-1], empty=whole):
+            some = columns if end - begin == n else tuple(c[begin:end] for c in columns)
+            blocks.append(Block(PARTIALS, part, target, some, full=whole))
         return blocks

@@ -64,6 +64,11 @@ class EdgeState:
             self._followed = self.part_state.generation
 
     @property
+    def generations(self) -> tuple[int, int]:
+        """Of its own arrays and of those of the lists: one increases when an array moves."""
+        return self.part_state.generation, self.adjacency.part_state.generation
+
+    @property
     def arrays(self) -> EdgeArrays:
         """The arrays as aggregators take them."""
         if self._generation != self.part_state.generation:

@@ -33,7 +33,7 @@ from d3gnn.kernel.expiry_wheel import (
 )
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.apply_events import delete_vertex, remove_edge
-from d3gnn.kernel.operators.decisions import N_ADDS, DecisionRows, make_decisions, named
+from d3gnn.kernel.operators.decisions import N_ADDS, DecisionRows, named, with_room
 from d3gnn.kernel.operators.encode_events import EventEncoder, Events
 from d3gnn.kernel.operators.graph_state import Graph, GraphState, Plain
 from d3gnn.kernel.partitioners.base import CODE, Placement
@@ -96,9 +96,7 @@ class Expirer:
         if not len(edges) and not len(vertices):
             return None
         n, more = len(time), len(edges) + len(vertices)
-        longer = make_decisions(n + more)
-        longer.counts[:] = decisions.counts
-        longer.rows[:, : decisions.rows.shape[1]] = decisions.rows
+        longer = with_room(decisions, n + more)
         src, dst = np.empty((2, len(edges)), np.int32)
         key = np.empty(len(edges), np.int64)
         plain_graph, placement = state.plain_views()
@@ -180,12 +178,16 @@ def _remove_edges(
     found = 0
     last = len(edges) - 1
     for i in range(len(edges)):
-        far, near = edges[min(last, i + 2 * AHEAD)], edges[min(last, i + AHEAD)]
+        far, near = edges[min(last, i + 3 * AHEAD)], edges[min(last, i + 2 * AHEAD)]
         fetch(table.fields, far)
         fetch(table.key, far)
-        fetch(table.table, home_of(table, table.fields[near, U], table.fields[near, V], table.key[near]))
-        fetch(g.placement.vertex, table.fields[near, U])
-        fetch(g.placement.vertex, table.fields[near, V])
+        u, v = table.fields[near, U], table.fields[near, V]
+        fetch(table.table, home_of(table, u, v, table.key[near]))
+        fetch(g.placement.vertex, u)
+        fetch(g.placement.vertex, v)
+        next = edges[min(last, i + AHEAD)]
+        fetch(g.live, g.placement.vertex[table.fields[next, U], CODE])
+        fetch(g.live, g.placement.vertex[table.fields[next, V], CODE])
         r = edges[i]
         u, v = table.fields[r, U], table.fields[r, V]
         from_code, to_code = g.placement.vertex[u, CODE], g.placement.vertex[v, CODE]

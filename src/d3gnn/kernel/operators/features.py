@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from d3gnn.kernel.compiled import inlined
-from d3gnn.kernel.operators.graph_state import DELETED, LACKING_COUNT, LIVE_COUNT, PRESENT, Graph
+from d3gnn.kernel.operators.graph_state import DELETED, PRESENT, Graph
+from d3gnn.kernel.partitioners.base import LACKING_COUNT, LIVE_COUNT
 
 
 @inlined

@@ -9,21 +9,16 @@ import numpy as np
 from d3gnn.events import GraphSchema
 from d3gnn.kernel.arrays import reserve_all
 from d3gnn.kernel.compiled import inlined
-from d3gnn.kernel.edge_table import LOAD, EdgeTable
+from d3gnn.kernel.edge_table import LOAD, NEXT_ROW, EdgeTable
 from d3gnn.kernel.expiry_wheel import VERTEX_COLUMNS, WHEEL_SIZE
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.part_state import PartState
-from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, VERTEX_FIELDS, Placement, Settings
-from d3gnn.types import Bytes, Floats, Hashes, Ints, Ints32
+from d3gnn.kernel.partitioners.base import REPLICA_FIELDS, TOTALS, VERTEX_FIELDS, Placement, Settings
+from d3gnn.types import Bools, Bytes, Floats, Hashes, Ints, Ints32
 
 #: State of a label or a feature; 0 before the first one. The time of a deleted one is kept, since older
 #: events must stay late.
 DELETED, PRESENT = 1, 2
-#: Places in `Graph.counters`: vertices and replicas created since the last rebuild; vertices that exist, and
-#: those of them that lack a feature.
-VERTEX_COUNT, REPLICA_COUNT, LIVE_COUNT, LACKING_COUNT = range(4)
-
-
 #: Values of `Rules.mode`; keyed edges are simple ones with a key.
 SIMPLE, MULTI, APPEND = range(3)
 
@@ -52,7 +47,7 @@ class Graph(NamedTuple):
     feature_time: Ints  # by vertex
     feature_known: Bytes  # 0, DELETED or PRESENT
     parts: Ints  # [NEXT_ROW ... LOAD, part]
-    counters: Ints  # [VERTEX_COUNT ... LACKING_COUNT]
+    counters: Ints  # [VERTEX_COUNT ... PLANNED_EDGES], as `Placement.totals`
     deleted: Hashes  # by code: stamp of its newest delete (`vertex_deletes`); empty before the first one
     newest_delete: Hashes  # [1]: the newest of them
     vertex_expiry: Ints  # by vertex: VERTEX_COLUMNS of the expiry wheel; without columns if none expires
@@ -69,7 +64,7 @@ class GraphState:
 
     def __init__(self, part_state: PartState, schema: GraphSchema, parts: int) -> None:
         self.part_state = part_state
-        self.counters = part_state.counters("graph", LACKING_COUNT + 1)
+        self.counters = part_state.counters("graph", TOTALS)
         self.ids = IdTable(part_state, "id")
         width = sum(schema.edge_features.values())
         expiry = schema.expiry
@@ -95,6 +90,11 @@ class GraphState:
         #: Only graphs of which vertices are deleted have this array.
         self._deleted = part_state.array("deleted", np.uint64)
         self._newest_delete: Hashes = part_state.counter("newest_delete").view(np.uint64)
+        #: By vertex: whether a vertex of its id was deleted in the batch that created it. Only graphs that
+        #: have such vertices have this array.
+        self._predecessor = part_state.array("predecessor", np.uint8)
+        #: Only graphs with an offline partitioner have this array: planned parts, by code.
+        self.planned = part_state.array("planned", np.int32)
         self._replica = part_state.array("replica", np.int32, REPLICA_FIELDS)
         self._parts = part_state.array("parts", np.int64, parts)
         self._parts.reserve(LOAD + 1)
@@ -119,6 +119,21 @@ class GraphState:
             live, vertex = self._by_code[0].data, self._by_vertex[0].data
             self.edges.reserve(events, live, vertex, self._parts.data)
 
+    def note_predecessor(self, vertices: Ints32) -> None:
+        """Keep that these vertices were deleted and created again in one batch."""
+        if len(vertices):
+            self._predecessor.reserve(int(vertices.max()) + 1)
+            self._predecessor.data[vertices] = 1
+
+    def had_predecessor(self, vertices: Ints32) -> Bools:
+        """Whether these vertices were deleted and created again in the batch that created them."""
+        known = self._predecessor.data
+        found: Bools = np.zeros(len(vertices), np.bool_)
+        if len(known):
+            inside = vertices < len(known)
+            found[inside] = known[vertices[inside]] > 0
+        return found
+
     def edge_wheel(self) -> Ints:
         """The expiry wheel of edges, which also knows how far expiry has come."""
         return self._wheels.data[:WHEEL_SIZE]  # type: ignore[no-any-return]
@@ -133,7 +148,10 @@ class GraphState:
                 live, self.ids.hashes, label_state, label_time, label, feature_time, feature_known, parts,
                 self.counters, self._deleted.data, self._newest_delete,
                 vertex_expiry, self._wheels.data[WHEEL_SIZE : 2 * WHEEL_SIZE],
-                Placement(vertex, self._replica.data, parts[LOAD], self._score),
+                Placement(
+                    vertex, self._replica.data, parts[LOAD], parts[NEXT_ROW], self.counters,
+                    self.planned.data, self._score,
+                ),
             )  # fmt: skip
             self._plain_views = tuple(self._views[:-1]), tuple(self._views.placement)
             self._generation = self.part_state.generation

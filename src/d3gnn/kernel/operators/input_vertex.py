@@ -65,7 +65,7 @@ class InputVertex(Vertex):
             touch_all(state.touched, row, time, arrival)
         super()._receive(state, found)
 
-    def _renew(self, state: VertexState, due: int) -> Changes:
+    def renew(self, state: VertexState, due: int) -> Changes:
         rows = state.rows
         if self._aggregator is not None:
             params = self._aggregator.params

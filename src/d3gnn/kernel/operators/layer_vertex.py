@@ -20,7 +20,7 @@ from d3gnn.nn.layer import Layer
 from d3gnn.types import FLOAT32, Doubles, Floats
 
 #: Up to this many rows, an affine update does without torch, whose calls take longer than the arithmetic.
-_FEW = 16
+FEW = 16
 #: Rows that are updated at once: as many as stay in the processor's caches.
 _MOST = 4096
 
@@ -63,12 +63,12 @@ class LayerVertex(Vertex):
         self._renew_few = specialised(renew_few, aggregator.steps_name, **aggregator.steps)
         self._scratches: dict[int, _Scratch] = {}
 
-    def _renew(self, state: VertexState, due: int) -> Changes:
+    def renew(self, state: VertexState, due: int) -> Changes:
         changes = allocate_changes(due, self.width)
         if not due:
             return changes
         rows, affine = state.rows, self.layer.affine
-        if due <= _FEW and affine is not None:
+        if due <= FEW and affine is not None:
             root, aggregate, partial, total, fresh, _ = self._scratch(due)
             first, partials, states = state.partials
             left, right, bias, relu = affine
@@ -105,10 +105,10 @@ class LayerVertex(Vertex):
             layer = self.layer
             root = np.empty((rows, layer.root_width), FLOAT32)
             aggregate = np.empty((rows, layer.aggregate_width), FLOAT32)
-            fresh = np.empty((rows if rows <= _FEW else 0, layer.out_width), FLOAT32)
+            fresh = np.empty((rows if rows <= FEW else 0, layer.out_width), FLOAT32)
             tensors = torch.from_numpy(root), torch.from_numpy(aggregate)
             states = np.empty(self._partial_width, FLOAT32), np.empty(self._partial_width)
             scratch = _Scratch(root, aggregate, *states, fresh, tensors)
-            if rows <= _FEW or rows == _MOST:
+            if rows <= FEW or rows == _MOST:
                 self._scratches[rows] = scratch
         return scratch

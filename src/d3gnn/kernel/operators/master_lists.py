@@ -76,6 +76,33 @@ def _forget_partial(row: int, source: int, first: Ints32, partials: Ints32, coun
         at = partials[at, NEXT_PARTIAL] - 1
 
 
+@inlined
+def take_partial(
+    source: int, row: int, count: int, given: Floats, first: Ints32, partials: Ints32, states: Floats,
+    counters: Ints,
+) -> None:  # fmt: skip
+    """One partial replaces the last one of its sender, or deletes it if its count is 0."""
+    if count == 0:
+        _forget_partial(row, source, first, partials, counters)
+        return
+    at = first[row] - 1
+    while at >= 0 and partials[at, PARTIAL_PART] != source:
+        at = partials[at, NEXT_PARTIAL] - 1
+    if at < 0:
+        at = counters[FREE_PARTIAL] - 1
+        if at >= 0:
+            counters[FREE_PARTIAL] = partials[at, NEXT_PARTIAL]
+        else:
+            at = counters[PARTIALS]
+            counters[PARTIALS] += 1
+        partials[at, PARTIAL_PART] = source
+        partials[at, NEXT_PARTIAL] = first[row]
+        first[row] = at + 1
+    partials[at, MESSAGES] = count
+    for k in range(states.shape[1]):  # none where they are read from the sums
+        states[at, k] = given[k]
+
+
 @lean
 def take_partials(
     source: int, full: bool, which: Ints32, counts: Ints32, time: Ints, arrival: Ints, given: Floats,
@@ -96,22 +123,4 @@ def take_partials(
         row = which[i]
         if arrival[i] != NEVER:
             touch(touched, row, time[i], arrival[i])
-        if counts[i] == 0:
-            _forget_partial(row, source, first, partials, counters)
-            continue
-        at = first[row] - 1
-        while at >= 0 and partials[at, PARTIAL_PART] != source:
-            at = partials[at, NEXT_PARTIAL] - 1
-        if at < 0:
-            at = counters[FREE_PARTIAL] - 1
-            if at >= 0:
-                counters[FREE_PARTIAL] = partials[at, NEXT_PARTIAL]
-            else:
-                at = counters[PARTIALS]
-                counters[PARTIALS] += 1
-            partials[at, PARTIAL_PART] = source
-            partials[at, NEXT_PARTIAL] = first[row]
-            first[row] = at + 1
-        partials[at, MESSAGES] = counts[i]
-        for k in range(states.shape[1]):  # none where they are read from the sums
-            states[at, k] = given[i, k]
+        take_partial(source, row, counts[i], given[i], first, partials, states, counters)

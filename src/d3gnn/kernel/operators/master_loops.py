@@ -15,7 +15,7 @@ from d3gnn.types import Bytes, Doubles, Floats, Ints, Ints32
 
 
 @inlined
-def _combine(
+def combine(
     row: int, first: Ints32, partials: Ints32, states: Floats, slots: Ints32, sums: Doubles, partial: Floats,
     params: Ints, total: Doubles, aggregate: Floats,
 ) -> None:  # fmt: skip
@@ -59,7 +59,7 @@ def combine_partials(
         row = touched[begin + i + 1, VERTEX]
         for k in range(roots.shape[1]):
             root[i, k] = roots[row, k]
-        _combine(row, first, partials, states, slots, sums, partial, params, total, aggregate[i])
+        combine(row, first, partials, states, slots, sums, partial, params, total, aggregate[i])
 
 
 @lean
@@ -70,7 +70,7 @@ def combine_into_rows(
     """Write the aggregates of touched masters into their values, from column `begin` on."""
     for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
-        _combine(row, first, partials, states, slots, sums, partial, params, total, value[row, begin:])
+        combine(row, first, partials, states, slots, sums, partial, params, total, value[row, begin:])
 
 
 @lean
@@ -121,8 +121,8 @@ def renew_few(
     for i in range(len(fresh)):
         for j in range(fresh.shape[1]):
             fresh[i, j] = bias[j]
-        _add_product(aggregate[i], left, fresh[i])
-        _add_product(root[i], right, fresh[i])
+        add_product(aggregate[i], left, fresh[i])
+        add_product(root[i], right, fresh[i])
         for j in range(fresh.shape[1]):
             if relu and fresh[i, j] < 0:
                 fresh[i, j] = 0
@@ -130,7 +130,7 @@ def renew_few(
 
 
 @inlined
-def _add_product(row: Floats, weight: Floats, into: Floats) -> None:
+def add_product(row: Floats, weight: Floats, into: Floats) -> None:
     """Add a row times a matrix. Many rows are zero in many places, or everywhere before a first partial."""
     fours = len(row) // 4 * 4
     for k in range(0, fours, 4):

@@ -5,7 +5,16 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from d3gnn.kernel.blocks import ENDS, NAMES, OUTPUT, Block, block_keys, key_columns
+from d3gnn.kernel.blocks import (
+    ENDS,
+    NAMES,
+    NO_TOMBSTONE,
+    OUTPUT,
+    SURE_TOMBSTONE,
+    Block,
+    block_keys,
+    key_columns,
+)
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.observers import AlertFilter, Observer, Predicted
 from d3gnn.kernel.operators.base import BatchContext, OpenState, OperatorId
@@ -109,7 +118,7 @@ class OutputVertex(LayerVertex):
             buffer.write(row, value, time, arrival, keys)
             return []
         if self.head is None and deletes is None:
-            key, blob = key_columns(state.keys.take(row))
+            key, blob = key_columns(state.keys.take(row)) if keys is None else (keys.take(row), None)
             plain = (np.zeros(len(row), np.uint8), time, arrival, value, key)
             return [Block(OUTPUT, part, part, plain, blob=blob)]
         prediction = None if self.head is None else self._predict(self.head, value)
@@ -123,7 +132,7 @@ class OutputVertex(LayerVertex):
         if deletes is not None:
             ever = _ever_selected(state.observers, deletes, everything=self._marks)
             gone, tombstone, when, came = (column[ever] for column in deletes.columns)
-            row, deleted = np.concatenate([row, gone]), np.concatenate([deleted, tombstone])
+            row, deleted = np.concatenate([row, gone]), np.concatenate([deleted, tombstone > NO_TOMBSTONE])
             time, arrival = np.concatenate([time, when]), np.concatenate([arrival, came])
             value = np.concatenate([value, np.zeros((len(gone), self.width), np.float32)])
             if prediction is not None:
@@ -177,11 +186,12 @@ def _select(observers: list[Observer], changes: Predicted, rebuild: bool) -> Boo
 
 def _ever_selected(observers: list[Observer], deletes: Block, *, everything: bool) -> Bools:
     """The deleted masters whose readers must learn of it."""
-    ever: Bools = deletes.columns[1] > 0
+    tombstone = deletes.columns[1]
+    ever: Bools = tombstone > NO_TOMBSTONE
     for observer in observers:
         chosen = observer.deleted(deletes.columns[0])
         if chosen is not None and not everything:
-            ever &= chosen
+            ever &= chosen | (tombstone == SURE_TOMBSTONE)
     return ever
 
 

@@ -90,12 +90,15 @@ class FollowedGraph(PartGraph):
         self._is_hidden = False
 
     def take_removes(self, topology: Topology, reads: bool) -> Removed | None:
-        added = self._changed.added
+        # In a batch without a change to the part, the earlier operator may not have run: what it remembers
+        # is of another batch.
+        added = None if topology.edge_adds is None else self._changed.added
         self._is_hidden = reads and added is not None
         if self._is_hidden:
             assert added is not None
             self.adjacency.hide(added.slot, added.src, added.dst)
-        return self._changed.removed
+        removes = topology.edge_deletes is not None or topology.replica_deletes is not None
+        return self._changed.removed if removes else None
 
     def take_adds(self, adds: Block) -> Messages:
         added = self._changed.added

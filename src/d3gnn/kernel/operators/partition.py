@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from d3gnn.events import Element, EventBatch, GraphSchema, Reason
+from d3gnn.events import Element, EventBatch, GraphSchema, Op, Reason
 from d3gnn.events.check import check, feature_index
 from d3gnn.events.check import order as order_of
 from d3gnn.events.duration import NEVER
@@ -18,15 +18,14 @@ from d3gnn.kernel.compiled import specialised
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.apply_events import apply_events
+from d3gnn.kernel.operators.apply_on_threads import SMALLEST, EdgesOnThreads
 from d3gnn.kernel.operators.block_builder import BlockBuilder
 from d3gnn.kernel.operators.decisions import DecisionRows, make_decisions
-from d3gnn.kernel.operators.encode_events import EventEncoder, is_plain
+from d3gnn.kernel.operators.encode_events import EventEncoder, Events, is_plain
 from d3gnn.kernel.operators.expire import Expirer, with_deletes
 from d3gnn.kernel.operators.gather import gather_parts
 from d3gnn.kernel.operators.graph_state import (
     APPEND,
-    LACKING_COUNT,
-    LIVE_COUNT,
     MULTI,
     PRESENT,
     SIMPLE,
@@ -37,7 +36,14 @@ from d3gnn.kernel.operators.graph_state import (
 from d3gnn.kernel.operators.vertex_deletes import deletes_vertices
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner, partitioner
-from d3gnn.kernel.partitioners.base import MASTER_PART, MASTER_ROW
+from d3gnn.kernel.partitioners.base import (
+    LACKING_COUNT,
+    LIVE_COUNT,
+    MASTER_PART,
+    MASTER_ROW,
+    PLANNED_EDGES,
+    VERTEX_COUNT,
+)
 from d3gnn.types import Floats, Ints, Ints32, Small
 from d3gnn.whole_numbers import check_whole
 
@@ -70,6 +76,8 @@ class Partition:
         Whether vertices send their values to the destinations of edges, too.
     answers_queries:
         Whether the chain scores pairs; if not, queries are dead letters.
+    threads:
+        Threads that apply large batches of new edges. More than one choose other parts from run to run.
     """
 
     name = "partition"
@@ -82,7 +90,9 @@ class Partition:
         part_state: PartState | None = None,
         destinations: bool = False,
         answers_queries: bool = False,
+        threads: int = 1,
     ) -> None:
+        check_whole("threads", threads)
         check_whole("parts", parts)
         self.schema, self.parts, self.partitioner = schema, parts, partitioner(which)
         self.part_state = PartState() if part_state is None else part_state
@@ -91,8 +101,13 @@ class Partition:
         self._state = GraphState(self.part_state, schema, parts)
         self._encoder = EventEncoder(self.part_state, schema, self._state.ids)
         self._builder = BlockBuilder(schema, parts, self._state)
-        self._apply = specialised(apply_events, self.partitioner.name, choose=self.partitioner.choose)
+        self._apply = specialised(
+            apply_events, self.partitioner.name, choose=self.partitioner.choose, place=self.partitioner.place
+        )
         expiry = schema.expiry
+        self._on_threads = None
+        if threads > 1 and parts > 1 and expiry is None:
+            self._on_threads = EdgesOnThreads(self.partitioner, parts, threads)
         self._expirer = None if expiry is None else Expirer(expiry, self._state, self._encoder)
         ends = np.cumsum([0, *schema.edge_features.values()])
         rules = Rules(
@@ -214,14 +229,20 @@ class Partition:
         if replay is None and not in_order and not keep_order:
             order = order_of(batch)
         events = self._encoder.encode(batch, status, feature, replay, plain, replay is not None or keep_order)
+        if self.partitioner.offline and replay is None and not self._state.counters[VERTEX_COUNT]:
+            self._plan(events, status)
         self._state.reserve(n, deletes=not plain and deletes_vertices(batch.op, batch.element))
         graph, placement = self._state.plain_views()
         first_vertex, first_replica, *_ = self._state.counters.tolist()
         decisions = make_decisions(n)
-        all_applied = self._apply(
+        given = (
             np.arange(n) if order is None else order, tuple(events), self._rules, graph, placement,
-            tuple(self._state.edges.views()), *decisions, status,
+            tuple(self._state.edges.views()),
         )  # fmt: skip
+        if n >= SMALLEST and plain and self._on_threads is not None:
+            all_applied = self._on_threads.apply(*given, decisions, status)
+        else:
+            all_applied = self._apply(*given, *decisions, status)
         expired = None
         if self._expirer is not None and replay is None and not keep_order:
             expired = self._expirer.expire(
@@ -246,6 +267,21 @@ class Partition:
             status[queries] = self._add_queries(blocks, batch, queries, arrival)
         self._count(status, all_applied)
         return PartitionedBatch(blocks, status, entry, decisions, all_applied)
+
+    def plan(self, batch: EventBatch) -> None:
+        """Show an offline partitioner a graph, before its events are applied."""
+        if self.partitioner.offline:
+            status = np.zeros(len(batch), np.int8)
+            self._plan(self._encoder.encode(batch, status, status, None, False, True), status)
+
+    def _plan(self, events: Events, status: Small) -> None:
+        creates = (events.element == Element.EDGE) & (events.op == Op.CREATE) & (status == 0)
+        if self.parts > 1 and creates.any() and not self._state.counters[PLANNED_EDGES]:
+            edges = events.src[creates], events.dst[creates]
+            planned = self.partitioner.plan(*edges, len(self.ids), self.parts)
+            self._state.planned.reserve(len(planned))
+            self._state.planned.data[: len(planned)] = planned + 1
+            self._state.counters[PLANNED_EDGES] = np.count_nonzero(creates)
 
     def queries(self, batch: EventBatch, clock: int) -> list[Block]:
         """Blocks for the queries of a batch that was applied before. The log does not hold queries."""

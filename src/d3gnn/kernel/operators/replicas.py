@@ -5,13 +5,14 @@ from __future__ import annotations
 from d3gnn.kernel.compiled import inlined
 from d3gnn.kernel.edge_table import NEXT_ROW, NEXT_SLOT
 from d3gnn.kernel.operators.decisions import N_REPLICAS, N_SOURCES, Decisions, add_entry
-from d3gnn.kernel.operators.graph_state import REPLICA_COUNT, Graph
+from d3gnn.kernel.operators.graph_state import Graph
 from d3gnn.kernel.partitioners.base import (
     FIRST_REPLICA,
     IS_SOURCE,
     MASTER_PART,
     MASTER_ROW,
     NEXT_REPLICA,
+    REPLICA_COUNT,
     REPLICA_PART,
     REPLICA_SLOT,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from d3gnn.kernel.blocks import OUTPUT, VALUES, Block
+from d3gnn.kernel.blocks import FEW_PARTS, OUTPUT, VALUES, Block
 from d3gnn.kernel.compiled import lean
 from d3gnn.kernel.operators.master_lists import LINK_PART, LINK_SLOT, NEXT_LINK
 from d3gnn.kernel.touched import NEVER
@@ -51,16 +51,19 @@ class SendBuffers:
 
     def take(self, source: int) -> list[Block]:
         """One block per receiving part; the buffers are empty then."""
-        blocks = []
+        blocks, most = [], 0
         slot, time, arrival, message = self._columns
-        ends = self._ends.tolist()
-        for target, end in enumerate(ends):
+        ends = self._ends
+        targets = range(len(ends)) if len(ends) <= FEW_PARTS else np.flatnonzero(ends).tolist()
+        for target in targets:
+            end = ends.item(target)
             if end:
                 columns = slot[target, :end], time[target, :end], arrival[target, :end], message[target, :end]
                 blocks.append(Block(VALUES, source, target, columns))
+                most = max(most, end)
         if blocks:
-            self._ends[:] = 0
-            self._allocate(_rows_after(max(ends)))
+            ends[:] = 0
+            self._allocate(_rows_after(most))
         return blocks
 
     def _allocate(self, rows: int, before: int = 0) -> None:

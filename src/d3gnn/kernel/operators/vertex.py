@@ -30,7 +30,7 @@ class Vertex(Operator[VertexState]):
     """The masters after a layer: what the input, the layers and the output have in common.
 
     A batch goes through `step` in this order: topology, received blocks, window, renewed values, messages to
-    the replicas that are sources of edges, output. Subclasses renew values (`_renew`) and produce output
+    the replicas that are sources of edges, output. Subclasses renew values (`renew`) and produce output
     (`_emit`). `following` is the layer that takes the values, None at the end of the chain.
     """
 
@@ -78,13 +78,28 @@ class Vertex(Operator[VertexState]):
             blocks or topology.vertices or topology.sources or topology.vertex_deletes
         ):
             return []  # new edges between known vertices, for example
+        return self.update(self.take_topology(part, topology), part, topology, blocks, context)
+
+    def take_topology(self, part: int, topology: Topology) -> VertexState:
+        """Apply a batch's new and deleted masters; the state of the part."""
         state = self.state(part)
         state.follow()
         if topology.vertices is not None or topology.vertex_deletes is not None:
             self._apply_topology(state, topology)
+        return state
+
+    def update(
+        self, state: VertexState, part: int, topology: Topology, blocks: list[Block], context: BatchContext
+    ) -> list[Block]:
+        """Take in what Edge l sends, and renew the masters that are due; returns the blocks to send."""
         self._receive(state, by_kind(blocks))
         due = size(state.touched) if state.pending is None else self._due(state, context, topology)
-        changes = self._renew(state, due)
+        return self.pass_on(state, part, topology, self.renew(state, due), context)
+
+    def pass_on(
+        self, state: VertexState, part: int, topology: Topology, changes: Changes, context: BatchContext
+    ) -> list[Block]:
+        """The blocks to send: messages to replicas that are sources, and output."""
         n = len(changes[0])
         self.metrics["touched"] += n
         out: list[Block] = []
@@ -144,7 +159,7 @@ class Vertex(Operator[VertexState]):
         return self.hold(state.pending, state.touched, context, state.rows.unsent, new)
 
     @abstractmethod
-    def _renew(self, state: VertexState, due: int) -> Changes:
+    def renew(self, state: VertexState, due: int) -> Changes:
         """Compute and store the values of the `due` touched masters; those that changed. Empties the set."""
 
     def _emit(

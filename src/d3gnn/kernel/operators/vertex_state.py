@@ -76,7 +76,8 @@ class VertexState:
         #: Of the lists of links and partials.
         self.counters = part_state.counters("lists", COUNTERS)
         self.touched = make_touched(0)
-        self._generation = -1
+        #: Of all arrays that it has views of: it increases when one moves.
+        self.generation = -1
         self.reserve_rows(1)
         self.reserve_links(1)
         self.reserve_partials(1)
@@ -105,7 +106,7 @@ class VertexState:
         generation = self.part_state.generation
         for near in self._near:
             generation += near.generation  # all only increase
-        if self._generation != generation:
+        if self.generation != generation:
             #: Views of what there is by row.
             self.rows = Rows(*(array.data for array in self._rows))._replace(root=self._root.data)
             #: The first link of each row, and the links.
@@ -120,4 +121,4 @@ class VertexState:
                 self.pending.reserve(len(self.rows.slot))
             if len(self.touched) <= len(self.rows.slot):
                 self.touched = make_touched(len(self.rows.slot))
-            self._generation = generation
+            self.generation = generation

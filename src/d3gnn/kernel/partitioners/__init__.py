@@ -14,11 +14,17 @@ from d3gnn.kernel.partitioners.base import (
     partitioner,
     partitioners,
 )
+from d3gnn.kernel.partitioners.clda import CLDA
+from d3gnn.kernel.partitioners.fennel import Fennel
 from d3gnn.kernel.partitioners.hdrf import HDRF
+from d3gnn.kernel.partitioners.metis import METIS
 from d3gnn.kernel.partitioners.random import Random
 
 __all__ = [
+    "CLDA",
     "HDRF",
+    "METIS",
+    "Fennel",
     "Partitioner",
     "Placement",
     "Random",
