@@ -45,7 +45,7 @@ class SparkRun:
 
     def __init__(self, plan: Plan, model: GNN, progress: list[Any]) -> None:
         self.model, self.schema, self.parts = model, plan.config.schema, plan.parts
-        self._plan = plan
+        self._plan, self.store = plan, plan.store
         self._runtime = Worker(plan, Store(plan.store).owner())
         self.progress = progress
         self.times = batch_seconds(progress)
@@ -185,6 +185,12 @@ class SparkPipeline:
     @property
     def plan(self) -> Plan:
         return stored_plan(str(self.gnn.store))
+
+    @property
+    def files(self) -> EventFiles:
+        """The files that it was fed from."""
+        assert self._files is not None, "feed it first"
+        return self._files
 
     def feed(self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress) -> list[Any]:
         """Process the batches; Spark's progress of each batch that had events."""
