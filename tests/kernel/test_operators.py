@@ -77,6 +77,7 @@ def share_nothing(engine: LocalEngine) -> None:
     lane.operators[:] = [
         build_operator(id, engine.model, engine.config, engine._state.open) for id in engine.chain.operators
     ]
+    engine._chain._layers = [None] * len(lane.operators)  # they belong to the operators that were replaced
     engine.vertices = [operator for operator in lane.operators if isinstance(operator, Vertex)]
     engine.edges = [operator for operator in lane.operators if isinstance(operator, Edge)]
 

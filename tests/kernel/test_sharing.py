@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -11,6 +12,7 @@ from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import EdgeMode
 from d3gnn.kernel.operators import OperatorId, Vertex, build_operator
 from d3gnn.kernel.operators import edge as edge_operator
+from d3gnn.kernel.operators.layer_step import LayerStep
 from d3gnn.kernel.windows import Tumbling
 from d3gnn.nn import GAT, GCN, GNN, GCNConv, GraphSAGE, LinkPredictor, SAGEConv
 from d3gnn.runtime import chain
@@ -33,7 +35,8 @@ def make(name: str, *, shared: bool = True, **settings: Any) -> LocalEngine:
     schema = GraphSchema(edges=edges, features={"x": 3}, edge_features={"w": 1})
     model = MODELS[name]()
     torch_seeded(model)
-    engine = LocalEngine(model, schema=schema, **settings)
+    with patch.object(LayerStep, "of", lambda *_: None):  # it never pulls
+        engine = LocalEngine(model, schema=schema, **settings)
     if not shared:
         open_state = engine._state.open
         for lane in engine._chain.lanes:
