@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from d3gnn.cli.bench.drift import drift
 from d3gnn.cli.bench.expiry import expiry
 from d3gnn.cli.bench.growth import growth
 from d3gnn.cli.bench.latency import latency
@@ -36,6 +37,7 @@ for command in (
     partitioner,
     expiry,
     training,
+    drift,
     report,
 ):
     app.command(help=help_of(command))(command)
