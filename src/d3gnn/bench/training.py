@@ -28,7 +28,7 @@ from d3gnn.training.loop import TrainingLoop
 from d3gnn.training.rank_graph import RankGraph
 from d3gnn.training.ranks import OneRank
 from d3gnn.training.settings import Training
-from d3gnn.types import Floats
+from d3gnn.types import Floats, Ints
 
 #: Rounds at the beginning that are not timed: they compile.
 _SETTLE = 2
@@ -96,18 +96,19 @@ class _Data:
         """An engine that holds the graph."""
         schema = GraphSchema(edges="multi", features={"x": self.x.shape[1]})
         engine = LocalEngine(model, parts=parts, schema=schema)
-        engine.apply(_values(Element.FEATURE, self.x))
-        engine.apply(_values(Element.LABEL, self.classes[:, None].astype(np.float32)))
+        every = np.arange(len(self.x))
+        engine.apply(values_of(Element.FEATURE, self.x, every, 1))
+        engine.apply(values_of(Element.LABEL, self.classes[:, None].astype(np.float32), every, 1))
         engine.apply(EventBatch.edges(self.src, self.dst, time=np.full(len(self.src), 2)))
         return engine
 
 
-def _values(element: Element, values: Floats) -> EventBatch:
-    """Events that set a feature or the label of every vertex."""
+def values_of(element: Element, values: Floats, vertices: Ints, time: int) -> EventBatch:
+    """Events that set a feature or the label of vertices."""
     n, width = values.shape
     return EventBatch(
-        op=np.full(n, Op.CREATE, np.int8), element=np.full(n, element, np.int8), src=IntKeys(np.arange(n)),
-        time=np.ones(n, np.int64), values=values.reshape(-1), value_offsets=np.arange(n + 1) * width,
+        op=np.full(n, Op.CREATE, np.int8), element=np.full(n, element, np.int8), src=IntKeys(vertices),
+        time=np.full(n, time, np.int64), values=values.reshape(-1), value_offsets=np.arange(n + 1) * width,
     )  # fmt: skip
 
 

@@ -45,6 +45,9 @@ class LabelledVertices(Examples):
 
     def __init__(self, model: GNN, graph: RankGraph, labels: Labels, settings: Training) -> None:
         rows, index = graph.own(labels)
+        if settings.newest is not None:
+            recent = _newest(labels.time[rows], settings.newest, graph)
+            rows, index = rows[recent], index[recent]
         own = labels.take(rows)
         self._rows = split(own, settings)._asdict()
         self._index, self._targets = torch.from_numpy(index), torch.from_numpy(targets(own, settings))
@@ -75,6 +78,14 @@ class LabelledVertices(Examples):
     def _pairs(self, model: GNN, embedding: Tensor, rows: Ints) -> tuple[Tensor, Tensor]:
         chosen = torch.from_numpy(rows)
         return predictions(model, distinct_rows(embedding, self._index[chosen])), self._targets[chosen]
+
+
+def _newest(time: Ints, count: int, graph: RankGraph) -> Ints:
+    """The labels of this rank that are among the newest of all ranks; more where times are equal."""
+    every = np.concatenate([each.numpy() for each in graph.ranks.join(torch.from_numpy(time))])
+    if len(every) <= count:
+        return np.arange(len(time))
+    return np.flatnonzero(time >= np.partition(every, -count)[-count])
 
 
 def distinct_rows(x: Tensor, index: Tensor) -> Tensor:

@@ -44,6 +44,8 @@ class Training:
         Which labels are for testing only: a share of them, chosen by `seed` and id.
     test_column:
         Instead, the place of the label's number that is not 0 for a test label.
+    newest:
+        Train on this many of the newest labels, by event time: where the concept drifts, old labels mislead.
     holdout:
         Share of the other labels that is held out: the score on them decides about early stopping and whether
         the new model is better than the old one.
@@ -72,6 +74,7 @@ class Training:
     negatives: int = 1
     test: float = 0.0
     test_column: int | None = None
+    newest: int | None = None
     holdout: float = 0.1
     patience: int | None = None
     keep_worse: bool = False
@@ -82,7 +85,7 @@ class Training:
             raise ValueError(f"loss={self.loss!r}: use {', '.join(get_args(LossName))}, or a function")
         check_whole("epochs", self.epochs)
         check_whole("negatives", self.negatives)
-        for name in ("batch_size", "patience"):
+        for name in ("batch_size", "patience", "newest"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name))
         for name in ("dropout", "test", "holdout"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from d3gnn.cli.bench.drift import drift
 from d3gnn.cli.bench.expiry import expiry
 from d3gnn.cli.bench.growth import growth
 from d3gnn.cli.bench.latency import latency
@@ -28,6 +29,6 @@ app = typer.Typer(
 )
 for command in (
     throughput, peers, latency, growth, stages, windows, models, partitioners, expiry, recovery, training,
-    report,
+    drift, report,
 ):  # fmt: skip
     app.command(help=help_of(command))(command)
