@@ -19,6 +19,7 @@ from d3gnn.cli.models import models
 from d3gnn.cli.repair import repair
 from d3gnn.cli.repartition import repartition
 from d3gnn.cli.run import run
+from d3gnn.cli.train import train
 from d3gnn.cli.verify import verify
 
 __all__ = ["app"]
@@ -32,19 +33,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for command in (
-    demo,
-    run,
-    generate,
-    verify,
-    repair,
-    clean,
-    models,
-    compact_output,
-    compact,
-    fork,
-    repartition,
+    demo, run, generate, verify, repair, clean, models, train, compact_output, compact, fork, repartition,
     forget,
-):
+):  # fmt: skip
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 
