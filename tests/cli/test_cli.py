@@ -65,6 +65,8 @@ def test_version() -> None:
         ("verify",),
         ("forget",),
         ("fork",),
+        ("repartition",),
+        ("compact",),
         ("repair",),
         ("models",),
         ("compact-output",),

@@ -19,7 +19,7 @@ from d3gnn.events import EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.adjacency import Adjacency, peek_edge_count
 from d3gnn.kernel.operators import OperatorId
-from d3gnn.kernel.operators.part_graph import ADJACENCIES
+from d3gnn.kernel.operators.sharing import ADJACENCIES
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.runtime.metrics import by_part, metrics

@@ -15,7 +15,7 @@ from typing import Any
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId
-from d3gnn.kernel.operators.part_graph import ADJACENCIES
+from d3gnn.kernel.operators.sharing import ADJACENCIES
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.packets import Packets

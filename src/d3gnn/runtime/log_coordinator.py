@@ -10,7 +10,6 @@ in the same run, or again after a refresh that reached Partition's stamp, sends 
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import NamedTuple
 
 from d3gnn.events import EventBatch, Reason
@@ -24,7 +23,6 @@ from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
-from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.whole_graph import WholeGraph
@@ -50,12 +48,6 @@ class Applied(NamedTuple):
     def view(state: MappedPartState) -> Ints:
         """The counters that hold it."""
         return state.counters("applied", len(Applied._fields))
-
-
-@cache
-def coordinator_of(worker: Worker) -> LogCoordinator:
-    """The coordinator of a worker's query in this process; it remembers what it has read of the store."""
-    return LogCoordinator(worker)
 
 
 class LogCoordinator(Coordinator):
@@ -131,7 +123,7 @@ class LogCoordinator(Coordinator):
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
         worker, plan, state = self._worker, self._plan, self._state
-        epoch = 1 + max(version[0] for version in worker.versions())
+        epoch = self._next_epoch(batch)
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
@@ -167,6 +159,10 @@ class LogCoordinator(Coordinator):
         now = clocks.now(plan.config.clock)
         version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)
         return PlannedBatch(version, clocks, result)
+
+    def _next_epoch(self, batch: int) -> int:
+        """An epoch that no part is at."""
+        return 1 + max(version[0] for version in self._worker.versions())
 
     def _answers(self, version: BatchVersion, events: EventBatch, same_settings: bool, refresh: bool) -> bool:
         """Whether the last batch in the state is this one, as it is wanted; `refresh`: by a command."""
@@ -232,7 +228,7 @@ class LogCoordinator(Coordinator):
         write_position(state, digest)
         Applied.view(state)[:] = Applied(self._worker.query_run.number, int(planned.version.refresh))
         if self._plan.config.schema.idle is not None:
-            write_next_expiry(worker.folder, worker.partition.next_expiry)
+            worker.write_next_expiry(worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {

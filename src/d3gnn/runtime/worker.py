@@ -37,7 +37,7 @@ from d3gnn.runtime.packets import Bytes, Inbox, Packets
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.rebuild_progress import RebuildProgress
 from d3gnn.runtime.state_backend import MappedBackend
-from d3gnn.runtime.timers import Timers
+from d3gnn.runtime.timers import Timers, write_next_expiry
 from d3gnn.runtime.transport import OutboxTransport
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.store.models import find_model, get_model
@@ -137,6 +137,10 @@ class Worker:
         """The progress of a rebuild."""
         return RebuildProgress(self.folder, list(map(str, self.plan.chain.operators)))
 
+    def write_next_expiry(self, time: int) -> None:
+        """Record a time, in microseconds, before which no edge expires by the clock."""
+        write_next_expiry(self.folder, time)
+
     def operator(self, id: OperatorId) -> Operator[Any]:
         """An operator behind Partition."""
         operator = self._operators.get(id)
@@ -193,8 +197,11 @@ class Worker:
 
     def versions(self) -> list[tuple[int, int]]:
         """The versions of all operator parts; where one was interrupted, its batch is `INTERRUPTED`."""
+        return self._versions_of([PARTITION, *self.plan.chain.operators])
+
+    def _versions_of(self, operators: Iterable[OperatorId]) -> list[tuple[int, int]]:
         versions = []
-        for name in [PARTITION, *self.plan.chain.operators]:
+        for name in operators:
             for part in range(1 if name == PARTITION else self.plan.parts):
                 state = self.state.open(name, part)
                 if state.dirty and name != PARTITION:

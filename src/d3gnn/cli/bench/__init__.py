@@ -14,6 +14,7 @@ from d3gnn.cli.bench.recovery import recovery
 from d3gnn.cli.bench.report import report
 from d3gnn.cli.bench.stages import stages
 from d3gnn.cli.bench.throughput import throughput
+from d3gnn.cli.bench.training import training
 from d3gnn.cli.bench.windows import windows
 from d3gnn.cli.help import help_of
 
@@ -26,6 +27,7 @@ app = typer.Typer(
     help="Benchmarks. Each prints a table, or with --json one JSON object per result on standard output.",
 )
 for command in (
-    throughput, peers, latency, growth, stages, windows, models, partitioners, expiry, recovery, report,
+    throughput, peers, latency, growth, stages, windows, models, partitioners, expiry, recovery, training,
+    report,
 ):  # fmt: skip
     app.command(help=help_of(command))(command)
