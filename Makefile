@@ -54,7 +54,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	@# DGL requires an old torch, but works with the installed one.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps dgl==1.1.3 'setuptools<70'
-	@$(MAKE) --no-print-directory java
+	@$(MAKE) --no-print-directory java machines
 	@touch $@
 
 # Nothing else in the project installs Java. The check is the one that `d3gnn.session()` does.
@@ -67,4 +67,12 @@ java:
 	else \
 		echo "Spark needs Java $(JAVA) or newer: install it (Debian, Ubuntu: sudo apt-get install $(JRE);" \
 			"macOS: brew install openjdk@$(JAVA)) or set JAVA_HOME to its folder" >&2; \
+	fi
+
+# What tests of several machines need beside root; without it they are skipped.
+.PHONY: machines
+machines:
+	@if command -v ip >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then :; else \
+		echo "== iproute2 (apt-get install iproute2)"; \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends iproute2; \
 	fi

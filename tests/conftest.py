@@ -24,7 +24,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 #: Tests that start processes come last: code is then compiled already, and they need not all do it at once.
 #: The longest come first of these, so that no worker is left alone with them at the end.
-_LAST = ("faults", "bench", "cli", "spark")
+_LAST = ("cluster", "faults", "bench", "cli", "spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

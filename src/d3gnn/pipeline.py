@@ -16,10 +16,20 @@ from d3gnn.kernel.windows import Clock, Windows, pair_of
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.fork import Forked, Progress, fork
 from d3gnn.runtime.leftovers import prepare_arrays
-from d3gnn.runtime.plan import Plan, absolute, check_name, default_arrays, plugins_of, record_arrays
+from d3gnn.runtime.plan import (
+    Plan,
+    absolute,
+    check_name,
+    default_arrays,
+    plugins_of,
+    record_arrays,
+    record_homes,
+)
 from d3gnn.runtime.rollout import started_with
 from d3gnn.runtime.store_settings import store_settings
+from d3gnn.spark.cluster_settings import is_local
 from d3gnn.spark.commands import PipelineCommands
+from d3gnn.spark.placement import place
 from d3gnn.spark.restarting import RestartingQuery
 from d3gnn.spark.session import advise, planned_once, require_adaptive
 from d3gnn.spark.stages import (
@@ -87,7 +97,8 @@ class StreamingGNN(PipelineCommands):
     tasks:
         Spark tasks of an operator. With 1, the default in a local session, one task runs the whole chain,
         and the parts are divided among threads. With more, each task runs some of the parts, and there is an
-        exchange between any two operators.
+        exchange between any two operators. On a cluster, each task has a home; by default, there is one for
+        each executor. See docs/cluster.md.
     adopt:
         Whether a query with a new checkpoint takes over a store that belongs to another query, which is
         refused from then on. For a query that owns the store already, it means nothing. See
@@ -147,26 +158,26 @@ class StreamingGNN(PipelineCommands):
         advise(events.sparkSession)
         events = in_event_format(events)
         id_type = dict(events.dtypes)["src"]
-        plan = self._placed(self.plan(dict(events.dtypes), store), events.sparkSession)
+        plan, homes = self._placed(self.plan(dict(events.dtypes), store), events.sparkSession)
         if starts:
             plan = replace(plan, run=begin_run(Store(store)))
-        if plan.tasks == 1:  # Partition -> Vertex 0 -> Edge 1 -> Vertex 1 -> ... in one stage
+        if plan.in_one_task:  # Partition -> Vertex 0 -> Edge 1 -> Vertex 1 -> ... in one stage
             return run_chain(plan, with_commands(plan, events), id_type, read_whole=starts)
 
-        packets = run_inputs(plan, with_commands(plan, events))  # Partition -> (Edge 0 ->) Vertex 0
+        packets = run_inputs(plan, with_commands(plan, events), homes)  # Partition -> (Edge 0 ->) Vertex 0
         *operators, last = plan.chain.cascade  # Edge 1 -> Vertex 1 -> Edge 2 -> ...
         for operator in operators:
-            packets = run_operator(plan, operator, packets)
-        return run_output(plan, last, packets, id_type, read_whole=starts)
+            packets = run_operator(plan, operator, packets, homes)
+        return run_output(plan, last, packets, id_type, homes, read_whole=starts)
 
-    def _placed(self, plan: Plan, spark: SparkSession) -> Plan:
-        """The plan with the number of tasks and threads for this session."""
-        context = spark.sparkContext
-        local = str(context.master).startswith("local[")
-        if local:
-            prepare_arrays(plan)
-        tasks = self.tasks or (1 if local else plan.parts)
-        return replace(plan, tasks=tasks, threads=min(plan.parts, context.defaultParallelism))
+    def _placed(self, plan: Plan, spark: SparkSession) -> tuple[Plan, DataFrame | None]:
+        """The plan with the tasks and threads for this session; on a cluster, with the homes of tasks."""
+        if not is_local(spark):
+            return place(plan, self.tasks, spark)
+        record_homes(Store(plan.store), ())
+        prepare_arrays(plan)
+        threads = min(plan.parts, spark.sparkContext.defaultParallelism)
+        return replace(plan, tasks=self.tasks or 1, threads=threads), None
 
     def start(
         self,
@@ -216,7 +227,9 @@ class StreamingGNN(PipelineCommands):
             with planned_once(spark):
                 return (writer.trigger(**trigger) if trigger else writer).start()
 
-        return RestartingQuery(begin, restarts, store=store, arrays=self._arrays(store))
+        return RestartingQuery(
+            begin, restarts, store=store, arrays=self._arrays(store), on_cluster=not is_local(spark)
+        )
 
     def plan(self, types: dict[str, str], store: str | None = None) -> Plan:
         """The plan that tasks run, for event columns of these Spark types; writes the store's settings."""

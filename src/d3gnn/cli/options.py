@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -116,3 +117,33 @@ def named_numbers(option: str, text: str | None) -> dict[str, float | tuple[floa
     except ValueError:
         raise ValueError(f"{option} {text}: must be names and numbers, as in x=0.5 or x=0.5:1.5") from None
     return found
+
+
+#: A Spark cluster instead of this machine, and Spark settings for it.
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="Spark cluster to run on, such as spark://host:7077. Default: all cores of this machine.",
+        metavar="URL", show_default=False, rich_help_panel="Running",
+    ),
+]  # fmt: skip
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Spark setting, such as spark.driver.host=10.0.0.5; may be repeated.",
+        metavar="NAME=VALUE", show_default=False, rich_help_panel="Running",
+    ),
+]  # fmt: skip
+
+
+def settings_of(conf: Iterable[str] | None) -> dict[str, str]:
+    """Spark settings, from options NAME=VALUE.
+
+    >>> settings_of(["spark.executor.memory=2g"])
+    {'spark.executor.memory': '2g'}
+    """
+    pairs = [each.partition("=") for each in conf or ()]
+    for name, equals, _ in pairs:
+        if not (name and equals):
+            raise ValueError(f"--conf {name}: write NAME=VALUE")
+    return {name: value for name, _, value in pairs}

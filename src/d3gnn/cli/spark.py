@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FAILED = 3
 #: Errors of this package inside Python tasks that users can correct, as the last line of a traceback.
 _OWN = re.compile(
-    r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch|NotPrivate): (.+)$", re.MULTILINE
+    r"^d3gnn[\w.]*\.(?:DeadLetterFound|Store\w+|LogGap|ReplayMismatch|NotPrivate): (.+)$",
+    re.MULTILINE,
 )
 _KNOWN = (
     # A pattern of Spark's message, and the message for the user.
@@ -49,8 +50,14 @@ _KNOWN = (
 
 
 @contextmanager
-def spark_session(log: Path) -> Iterator[SparkSession]:
-    """A session for this command, or the active one; Java and the workers log to `log`."""
+def spark_session(
+    log: Path, master: str | None = None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """A session for this command, or the active one; Java and the workers log to `log`.
+
+    master:
+        By default, all cores of this machine.
+    """
     from pyspark.sql import SparkSession
 
     from d3gnn.spark.session import session
@@ -59,7 +66,7 @@ def spark_session(log: Path) -> Iterator[SparkSession]:
         yield session()
         return
     with _standard_error_to(log):  # Java inherits it
-        spark = session()
+        spark = session(master or "local[*]", **dict(settings or {}))
     try:
         yield spark
     finally:
@@ -73,11 +80,12 @@ def plain_errors(log: Path) -> Iterator[None]:
     from pyspark.errors import PySparkException
 
     from d3gnn.private import NotPrivate
+    from d3gnn.spark.homes import HomesError
     from d3gnn.spark.java import NoJava
     from d3gnn.store.store import StoreError
 
     try:
-        with user_mistakes(NoJava, StoreError, NotPrivate):
+        with user_mistakes(NoJava, StoreError, NotPrivate, HomesError):
             yield
     except (PySparkException, Py4JError) as error:
         if (problem := known_problem(error)) is not None:

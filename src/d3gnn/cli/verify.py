@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from d3gnn.cli.console import error_console, print_json
-from d3gnn.cli.options import Json
+from d3gnn.cli.options import Conf, Json, Master, settings_of
 from d3gnn.cli.store_files import check_files, exit_code_2
 
 if TYPE_CHECKING:
@@ -49,6 +49,8 @@ def verify(
             show_default=False,
         ),
     ] = None,
+    master: Master = None,
+    conf: Conf = None,
     json: Json = False,
 ) -> None:
     """Recompute all embeddings from the graph log and compare them with those of a pipeline.
@@ -72,6 +74,8 @@ def verify(
       d3gnn verify --checkpoint out/checkpoint
 
       d3gnn verify --checkpoint out/checkpoint --deep
+
+      d3gnn verify --checkpoint /data/checkpoint --master spark://head:7077
     """
     with exit_code_2():
         from d3gnn.runtime.verify import stored_plan
@@ -81,7 +85,10 @@ def verify(
     if deep:
         check_files(checkpoint, json)
     with exit_code_2(), console.status("recomputing ..."):
-        verdict = compare(stored_plan(checkpoint, arrays))
+        if master is None:
+            verdict = compare(stored_plan(checkpoint, arrays))
+        else:
+            verdict = _on_cluster(checkpoint, arrays, master, settings_of(conf))
     outcome = Outcome.of(verdict, tolerance)
     if json:
         exact = outcome is Outcome.exact
@@ -101,3 +108,15 @@ def verify(
             )
     if outcome is not Outcome.exact:
         raise typer.Exit(1)
+
+
+def _on_cluster(checkpoint: Path, arrays: Path | None, master: str, settings: dict[str, str]) -> Verdict:
+    """The same, with the embeddings on the hosts of a cluster."""
+    from d3gnn.spark.session import session
+    from d3gnn.spark.verify import verify_on_cluster
+
+    spark = session(master, "d3gnn verify", **settings)
+    try:
+        return verify_on_cluster(spark, checkpoint, arrays=arrays)
+    finally:
+        spark.stop()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from d3gnn.private import private_folder
+from d3gnn.runtime.host_folder import HOST_ID
 from d3gnn.runtime.in_use import NAME, REMOVED, is_in_use, remove_unused, store_of
 from d3gnn.runtime.plan import LARGE, MEMORY, Plan, large_folder
 from d3gnn.runtime.timers import TIMERS
@@ -52,6 +53,7 @@ class Leftover:
             with suppress(OSError):
                 if not _queries(folder):
                     (folder / TIMERS).unlink(missing_ok=True)  # of an earlier release
+                    (folder / HOST_ID).unlink(missing_ok=True)
                 folder.rmdir()
         return True
 

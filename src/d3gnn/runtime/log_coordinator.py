@@ -10,7 +10,6 @@ in the same run, or again after a refresh that reached Partition's stamp, sends 
 from __future__ import annotations
 
 import time
-from functools import cache
 from typing import NamedTuple
 
 from d3gnn.events import EventBatch, Reason
@@ -18,14 +17,15 @@ from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
+from d3gnn.runtime import rebuild_progress
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
-from d3gnn.runtime.timers import write_next_expiry
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
+from d3gnn.runtime.whole_graph import WholeGraph
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
 from d3gnn.store.deployments import last_deployment
@@ -48,12 +48,6 @@ class Applied(NamedTuple):
     def view(state: MappedPartState) -> Ints:
         """The counters that hold it."""
         return state.counters("applied", len(Applied._fields))
-
-
-@cache
-def coordinator_of(worker: Worker) -> LogCoordinator:
-    """The coordinator of a worker's query in this process; it remembers what it has read of the store."""
-    return LogCoordinator(worker)
 
 
 class LogCoordinator(Coordinator):
@@ -129,39 +123,46 @@ class LogCoordinator(Coordinator):
 
     def rebuild(self, batch: int, events: EventBatch, time: int) -> PlannedBatch:
         worker, plan, state = self._worker, self._plan, self._state
-        epoch = 1 + max(version[0] for version in worker.versions())
+        epoch = self._next_epoch(batch)
         partition = worker.partition
         deleted = TombstoneFinder(events, plan.config.schema.directed, edges=worker.model.scores_edges)
         meta = self._log.meta(batch)
         # Where edges expire, a batch may delete more than its events say.
         expires = plan.config.schema.ttl is not None
+        state.reset()
+        worker.rebuild.step(rebuild_progress.LOG)
         if meta is not None and self._log.is_replay(meta, events) and not deleted and not expires:
             clocks, watermark = _logged_clocks(meta), meta.watermark
+            entries = self._log.entries(batch)
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
         else:
             last = self._log.meta(batch - 1) if batch else None
-            state.reset()
-            before = self._log.snapshot(batch - 1)
-            if before is not None:
-                partition.process(before.events, 0, replay=before.part)
+            entries = self._log.entries(batch - 1) if batch else []
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
+            before = whole.snapshot if deleted or expires else None
             if last is not None:
                 partition.watermark = last.watermark
             committed, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
             deleted = deleted.with_expired(committed.entry.events)
             deleted.record_before(before)
             watermark = partition.watermark
-        state.reset()
-        self._log.compact(batch)
-        snapshot = next(iter(self._log.entries(batch)), None)  # the one that was just written
-        if snapshot is None:
-            result = partition.process(NO_EVENTS, 0)
-        else:
-            result = partition.process(snapshot.events, 0, replay=snapshot.part)
+            if len(committed.entry):  # else what to send is known
+                partition.reset()
+                whole = WholeGraph([before or whole.entry, committed.entry], partition)
+        self._log.compact(batch, graph=whole.snapshot)
+        result = whole.send()
         partition.watermark = watermark
-        result.blocks += deleted.tombstones(partition, snapshot, time)
+        result.blocks += deleted.tombstones(partition, whole.snapshot, time)
         result.blocks += partition.queries(events, clocks.batch)
         now = clocks.now(plan.config.clock)
         version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)
         return PlannedBatch(version, clocks, result)
+
+    def _next_epoch(self, batch: int) -> int:
+        """An epoch that no part is at."""
+        return 1 + max(version[0] for version in self._worker.versions())
 
     def _answers(self, version: BatchVersion, events: EventBatch, same_settings: bool, refresh: bool) -> bool:
         """Whether the last batch in the state is this one, as it is wanted; `refresh`: by a command."""
@@ -227,7 +228,7 @@ class LogCoordinator(Coordinator):
         write_position(state, digest)
         Applied.view(state)[:] = Applied(self._worker.query_run.number, int(planned.version.refresh))
         if self._plan.config.schema.idle is not None:
-            write_next_expiry(worker.folder, worker.partition.next_expiry)
+            worker.write_next_expiry(worker.partition.next_expiry)
         packets = worker.send(PARTITION, 0, state, planned.version, result.blocks)
         status, (vertices, replicas) = result.status, worker.partition.created
         metrics = {

@@ -42,8 +42,17 @@ class Outbox:
     ) -> None:
         self._folder, self._large, self._make = folder, large or folder, make
 
-    def put(self, version: BatchVersion, source: int, targets: int, blocks: Iterable[Block]) -> Packets:
-        """Write the blocks of a batch: one packet for each part of the next operator."""
+    def put(
+        self,
+        version: BatchVersion,
+        source: int,
+        targets: int,
+        blocks: Iterable[Block],
+        limit: int | None = None,
+    ) -> Packets:
+        """Write the blocks of a batch: one packet for each part of the next operator, or with a `limit`
+        several of at most so many bytes.
+        """
 
         def room(to: list[int], ends: list[int]) -> Packets:
             table = struct.Struct(f"<{2 * len(to)}q")
@@ -55,7 +64,7 @@ class Outbox:
             table.pack_into(view, _HEAD.size, *to, *ends)
             return Packets(to, ends, view[first:], str(path))
 
-        return make_packets(version, source, targets, blocks, limit=None, room=room)
+        return make_packets(version, source, targets, blocks, limit=limit, room=room)
 
     def get(self, version: BatchVersion) -> Packets | None:
         """The packets of this batch; None if they are not here."""

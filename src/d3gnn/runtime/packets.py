@@ -23,9 +23,10 @@ Bytes = bytes | bytearray | memoryview
 #: that large ones take.
 MAX_BYTES = 2**20
 _HEAD = struct.Struct("<4sBBBxqqqiiiii")
-_MAGIC = b"d3p4"
+_MAGIC = b"d3p5"
 _LENGTH = struct.Struct("<Q")
-_PLACE = struct.Struct("<QQ")
+#: Begin and end in the file, and the random id of the folder of arrays on the host that has the file.
+_PLACE = struct.Struct("<QQ16s")
 _ALIGN = 64
 _FIRST = -(-_HEAD.size // _ALIGN) * _ALIGN
 
@@ -73,8 +74,11 @@ class Packets:
     targets: list[int]
     ends: list[int]
     data: Bytes
-    #: The file that holds the packets, if any.
+    #: The file that holds the packets, if any, and the id of the folder of arrays on its host.
     file: str | None = None
+    folder: bytes = bytes(16)
+    #: The targets that read the file; None for all. Packets for others travel as they are.
+    near: frozenset[int] | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -90,16 +94,19 @@ class Packets:
         return len(self.data)
 
     def for_rows(self) -> Packets:
-        """The packets that Spark carries: these, or packets with the places of these in their file."""
+        """The packets that Spark carries: these, or for near targets the places of these in their file."""
         if self.file is None:
             return self
         path, begin, rows = self.file.encode(), 0, bytearray()
         ends = []
-        for (_, packet), end in zip(self, self.ends, strict=True):
-            row = bytearray(_FIRST + _PLACE.size)
-            PacketHeader.of(packet)._replace(in_file=True).write(row)
-            _PLACE.pack_into(row, _FIRST, begin, end)
-            rows += row + path
+        for (target, packet), end in zip(self, self.ends, strict=True):
+            if self.near is None or target in self.near:
+                row = bytearray(_FIRST + _PLACE.size)
+                PacketHeader.of(packet)._replace(in_file=True).write(row)
+                _PLACE.pack_into(row, _FIRST, begin, end, self.folder)
+                rows += row + path
+            else:
+                rows += packet
             ends.append(len(rows))
             begin = end
         return Packets(self.targets, ends, rows)
@@ -186,13 +193,17 @@ class Inbox:
             raise BlocksLost(f"expected the packets of {sources} parts, got {arrived}")
         return Inbox(versions.pop(), list(by_number.values()))
 
+    def folders(self) -> set[bytes]:
+        """The ids of the folders of arrays with the files that these packets name."""
+        return {_PLACE.unpack_from(packet, _FIRST)[2] for head, packet in self.packets if head.in_file}
+
     def blocks(self, read: Callable[[str, BatchVersion], memoryview]) -> list[Block]:
         """All blocks, as views of their bytes; `read` maps the file of an outbox for a version."""
         blocks: list[Block] = []
         for head, packet in self.packets:
             view = memoryview(packet)
             if head.in_file:
-                begin, end = _PLACE.unpack_from(view, _FIRST)
+                begin, end, _ = _PLACE.unpack_from(view, _FIRST)
                 path = bytes(view[_FIRST + _PLACE.size :]).decode()
                 view = read(path, self.version)[begin:end]
             at = _FIRST

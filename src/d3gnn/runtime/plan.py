@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from d3gnn.kernel.aggregators import Aggregator
 from d3gnn.kernel.aggregators.base import aggregator_types
-from d3gnn.kernel.operators import ChainSpec, OperatorConfig
+from d3gnn.kernel.operators import PARTITION, ChainSpec, OperatorConfig, OperatorId
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.nn.heads import BaseHead
 from d3gnn.nn.layer import Layer
@@ -24,8 +25,8 @@ MEMORY = Path("/dev/shm")
 #: The end of the name of a folder for files that are too large for memory.
 LARGE = "-large"
 _LONGEST_NAME = 100
-#: The file in the store that has the path of the arrays.
-_RECORD = "arrays.txt"
+#: The files in the store that have the path of the arrays, and the homes of tasks on a cluster.
+_RECORD, _HOMES = "arrays.txt", "homes.txt"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ class Plan:
     #: Spark tasks of an operator; with 1, one task runs the whole chain, its parts on this many threads.
     tasks: int = 1
     threads: int = 1
+    #: On a cluster: the host of each task. Empty if all tasks run on the host of the driver.
+    homes: tuple[str, ...] = ()
     #: The run of the query; None where another program starts it. Worker processes serve one run after the
     #: other with what they have loaded.
     run: Run | None = field(default=None, compare=False)
@@ -64,6 +67,21 @@ class Plan:
     def parts(self) -> int:
         """Logical parts."""
         return self.config.parts
+
+    @property
+    def in_one_task(self) -> bool:
+        """Whether one task runs the whole chain."""
+        return self.tasks == 1 and not self.homes
+
+    def task(self, part: int) -> int:
+        """The task of a part, in all operators behind those that run in the task of Partition."""
+        return part * self.tasks // self.parts
+
+    def near(self, sender: OperatorId, part: int) -> frozenset[int]:
+        """On a cluster: the parts of the next operator on the host of this operator part."""
+        first = sender == PARTITION or sender in self.chain.inputs
+        home = self.homes[0 if first else self.task(part)]
+        return frozenset(other for other in range(self.parts) if self.homes[self.task(other)] == home)
 
     @property
     def config_fingerprint(self) -> ConfigFingerprint:
@@ -136,6 +154,20 @@ def recorded_arrays(store: Store) -> str | None:
     """The folder that `record_arrays` kept; None for the default one."""
     path = store.read(_RECORD)
     return None if path is None else path.decode(errors="replace")
+
+
+def record_homes(store: Store, homes: Sequence[str]) -> None:
+    """Keep in the store on which hosts of a cluster the tasks of the pipeline run; none: on no cluster."""
+    if homes:
+        store.replace(_HOMES, "\n".join(homes).encode())
+    else:
+        store.delete(_HOMES)
+
+
+def recorded_homes(store: Store) -> tuple[str, ...]:
+    """The hosts that `record_homes` kept."""
+    hosts = store.read(_HOMES)
+    return () if hosts is None else tuple(hosts.decode(errors="replace").splitlines())
 
 
 def arrays_on_host(store: Store) -> str:

@@ -33,6 +33,10 @@ class PendingSummary(NamedTuple):
     look_at: int
 
 
+#: Of a pipeline without windows.
+NOTHING_PENDING = PendingSummary(0, np.iinfo(np.int64).max)
+
+
 class Timers:
     """The timers of a pipeline with these operators and this number of parts.
 

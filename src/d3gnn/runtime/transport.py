@@ -111,15 +111,17 @@ class InlineTransport(PacketTransport):
 class OutboxTransport(PacketTransport):
     """Blocks stay in the outbox of their operator part, on the same machine; packets carry the place.
 
-    `outbox` opens the outbox of an operator part.
+    `outbox` opens the outbox of an operator part; no packet has more than `limit` bytes.
     """
 
-    def __init__(self, parts: int, outbox: Callable[[OperatorId, int], Outbox]) -> None:
-        self._parts, self._outbox = parts, outbox
+    def __init__(
+        self, parts: int, outbox: Callable[[OperatorId, int], Outbox], limit: int | None = None
+    ) -> None:
+        self._parts, self._outbox, self._limit = parts, outbox, limit
 
     def send(self, sender: OperatorId, part: int, version: BatchVersion, blocks: Iterable[Block]) -> Packets:
-        """One packet for each part of the next operator."""
-        return self._outbox(sender, part).put(version, part, self._parts, blocks)
+        """One packet for each part of the next operator, or several of `limit` bytes."""
+        return self._outbox(sender, part).put(version, part, self._parts, blocks, self._limit)
 
     def kept(self, sender: OperatorId, part: int, version: BatchVersion) -> Packets | None:
         """The packets in the outbox, if they are of this batch."""

@@ -11,13 +11,14 @@ from d3gnn.events import GraphSchema, Key
 from d3gnn.events.keys import Keys, keys_of
 from d3gnn.kernel.operators import PARTITION, ChainSpec, OperatorConfig, Vertex
 from d3gnn.kernel.partitioners import make_partitioner
+from d3gnn.nn.model import GNN
 from d3gnn.oracle import Oracle, forward, relative_error
 from d3gnn.runtime.between_batches import NotVerified, between_batches
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.log_position import check_position
 from d3gnn.runtime.lookup import vertex_values
-from d3gnn.runtime.plan import Plan, absolute, arrays_on_host
+from d3gnn.runtime.plan import Plan, absolute, arrays_on_host, recorded_homes
 from d3gnn.runtime.rollout import current_model
 from d3gnn.runtime.timers import pending
 from d3gnn.runtime.worker import Worker
@@ -40,6 +41,10 @@ class Verdict:
     missing: int
     #: Vertices that are pending in windows: until they are sent, embeddings near them are out of date.
     pending: int = 0
+
+
+#: Of an empty log.
+NOTHING = Verdict(-1, 0, 0, 0.0, 0)
 
 
 def stored_plan(folder: str | Path, arrays: str | Path | None = None) -> Plan:
@@ -77,31 +82,54 @@ def verify(checkpoint: str | Path | Plan, *, arrays: str | Path | None = None) -
     """
     plan = checkpoint if isinstance(checkpoint, Plan) else stored_plan(checkpoint, arrays)
     store = Store(plan.store)
+    if homes := recorded_homes(store):
+        raise NotVerified(
+            f"the pipeline runs on a cluster, and its embeddings are in the memory of {', '.join(homes)}: "
+            "name the cluster (d3gnn verify --master spark://..., or d3gnn.spark.verify.verify_on_cluster)"
+        )
     log = GraphLog(store)
     batch = log.last()
     if batch is None:
-        return Verdict(-1, 0, 0, 0.0, 0)
-    oracle, query = Oracle(plan.config.schema, replays=True), store.owner()
-    for entry in log.entries(batch):
-        oracle.apply(entry.events)
-    if not query:
-        raise StoreDamaged.of(QUERY, store.uri, "it is missing, but the store has a graph log")
+        return NOTHING
+    oracle, query = replayed(plan, log, batch), owner_of(store)
     with between_batches(plan, query) as (worker, version):
         check_position(worker.state.open(PARTITION, 0), log)
-        batch = _catch_up(oracle, log, batch, version[1] - 1, worker.folder)
+        batch = catch_up(oracle, log, batch, version[1] - 1, str(worker.folder))
         model = worker.model
         try:
             embeddings, exists = held(worker, keys_of(oracle.vertices))
         except COMPUTE_ERRORS as failed:
             raise arrays_failed(worker.folder, failed) from failed
         waiting = pending(worker.folder)
+    return compared(oracle, model, batch, embeddings, exists, waiting)
+
+
+def replayed(plan: Plan, log: GraphLog, batch: int) -> Oracle:
+    """The graph after a batch, by the log."""
+    oracle = Oracle(plan.config.schema, replays=True)
+    for entry in log.entries(batch):
+        oracle.apply(entry.events)
+    return oracle
+
+
+def owner_of(store: Store) -> str:
+    """The query that owns a store, which has a graph log."""
+    if query := store.owner():
+        return query
+    raise StoreDamaged.of(QUERY, store.uri, "it is missing, but the store has a graph log")
+
+
+def compared(
+    oracle: Oracle, model: GNN, batch: int, embeddings: Floats, exists: Bools, waiting: int
+) -> Verdict:
+    """The embeddings of the vertices of a graph, compared with a forward pass."""
     src, dst = oracle.edge_index()
     expected = forward(model, oracle.inputs(), src, dst, oracle.edge_values())
     error = relative_error(embeddings[exists], expected[exists]) if exists.any() else 0.0
     return Verdict(batch, len(expected), len(src), error, int((~exists).sum()), waiting)
 
 
-def _catch_up(oracle: Oracle, log: GraphLog, batch: int, held: int, arrays: Path) -> int:
+def catch_up(oracle: Oracle, log: GraphLog, batch: int, held: int, arrays: str) -> int:
     """Apply to the oracle, which is at `batch`, what a running pipeline has processed meanwhile."""
     newest = log.last()
     if held != newest:

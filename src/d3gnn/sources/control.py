@@ -31,8 +31,10 @@ from pyspark.sql.types import StructType
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.in_use import InUse
 from d3gnn.runtime.liveness import mark_running
-from d3gnn.runtime.timers import read_next_expiry, read_timers
+from d3gnn.runtime.store_timers import StoreTimers
+from d3gnn.runtime.timers import NOTHING_PENDING, PendingSummary, read_next_expiry, read_timers
 from d3gnn.store.control import command_numbers, drop_commands, read_command
+from d3gnn.store.epochs import Epochs
 from d3gnn.store.store import Store
 
 __all__ = ["FORMAT", "SCHEMA", "ControlReader", "ControlSource", "WatchedPipeline", "control_stream"]
@@ -64,6 +66,8 @@ class WatchedPipeline(NamedTuple):
     expires: bool = False
     #: The longest time that a vertex is pending, in microseconds.
     longest: int = 0
+    #: Whether it runs on a cluster: its state is on other hosts, and the store tells about it.
+    cluster: bool = False
 
 
 def control_stream(
@@ -110,6 +114,7 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:  # in a process that Java has started
             signal.signal(signal.SIGTERM, _end_with_query)
         self._store, self._pipeline = Store(path), Store(path.rpartition("/")[0])
+        self._epochs = Epochs(self._pipeline)
         self._watched = watched
         self._query, self._in_use = "", InUse("", "")
         self._running: IO[bytes] | None = None
@@ -163,22 +168,11 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
         watched = self._watched
         if watched is None or not self._find_query(watched):
             return False
-        folder = f"{watched.arrays}/{self._query}"
-        # Workers end when they have nothing to do; this process lives as long as the query.
-        self._in_use.mark_existing()
-        if not self._has_fingerprint:
-            built_with = ConfigFingerprint.peek(f"{folder}/partition/0")
-            if built_with is None or not built_with.covers(watched.config_fingerprint):
-                return True
-            self._has_fingerprint = True  # from now on, only commands change it
-        if watched.expires and self._until is None:
-            next_expiry = read_next_expiry(folder)
-            if next_expiry is None or next_expiry <= time.time_ns() // 1000:  # none: deleted with the arrays
-                return True
-        if not watched.windowed:
-            return False
-        timers = read_timers(folder)
-        if timers is None:  # deleted with the arrays: a rebuild from the log has everything that was pending
+        status = self._status_on_cluster(watched) if watched.cluster else self._status_here(watched)
+        if status is None:
+            return True
+        next_expiry, timers = status
+        if watched.expires and self._until is None and next_expiry <= time.time_ns() // 1000:
             return True
         if not timers.pending:
             return False
@@ -188,6 +182,37 @@ class ControlReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow):
             return False
         # No deadline is further ahead of the clock that set it.
         return timers.look_at <= self._clock.at_least(timers.look_at - watched.longest)
+
+    def _status_here(self, watched: WatchedPipeline) -> tuple[int, PendingSummary] | None:
+        """When an edge may expire, and what is pending, by the files beside the arrays on this host; None if
+        state must be rebuilt.
+        """
+        folder = f"{watched.arrays}/{self._query}"
+        # Workers end when they have nothing to do; this process lives as long as the query.
+        self._in_use.mark_existing()
+        if not self._has_fingerprint:
+            built_with = ConfigFingerprint.peek(f"{folder}/partition/0")
+            if built_with is None or not built_with.covers(watched.config_fingerprint):
+                return None
+            self._has_fingerprint = True  # from now on, only commands change it
+        # None: deleted with the arrays. A rebuild from the log has everything that was pending.
+        next_expiry = read_next_expiry(folder) if watched.expires and self._until is None else 0
+        timers = read_timers(folder) if watched.windowed else NOTHING_PENDING
+        return None if next_expiry is None or timers is None else (next_expiry, timers)
+
+    def _status_on_cluster(self, watched: WatchedPipeline) -> tuple[int, PendingSummary] | None:
+        """The same, by the files in the store."""
+        if not self._has_fingerprint:
+            epoch = self._epochs.newest()
+            if epoch is None or self._epochs.is_lost(epoch.value):
+                return None
+            if not ConfigFingerprint(*epoch.built_with).covers(watched.config_fingerprint):
+                return None
+            self._has_fingerprint = True
+        store_timers = StoreTimers(self._pipeline)
+        next_expiry = store_timers.read_next_expiry() if watched.expires and self._until is None else 0
+        timers = store_timers.read() if watched.windowed else NOTHING_PENDING
+        return None if next_expiry is None else (next_expiry, timers)
 
     def _find_query(self, watched: WatchedPipeline) -> bool:
         """Whether the pipeline has a query, which its first batch makes the owner of the store."""

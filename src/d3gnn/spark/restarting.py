@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from d3gnn.kernel.mapped_state import seal
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.spark.commands import PipelineCommands
+from d3gnn.store.epochs import Epochs
+from d3gnn.store.store import Store
 from d3gnn.whole_numbers import check_whole
 
 if TYPE_CHECKING:
@@ -27,19 +30,39 @@ _CURABLE = (
 )  # fmt: skip
 
 
+#: And of those that it cures on a cluster, perhaps after a while.
+_CURABLE_ON_CLUSTER = (
+    *_CURABLE, "ExecutorLostFailure", "FetchFailed", "StoreUnreachable", "StoreFull", "NoSpaceLeft",
+    "No space left on device", "HomesError",
+)  # fmt: skip
+#: On a cluster: seconds before the first restart, and the most before a later one.
+_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+log = logging.getLogger("d3gnn")
+
+
 class RestartingQuery(PipelineCommands):
     """What `StreamingGNN.start` returns: answers like pyspark's `StreamingQuery`, and restarts by itself.
 
     A query that failed because state or a process was lost starts again, at most `restarts` times, as soon as
     it is looked at: by `awaitTermination`, or by any property below. `refresh`, `drain` and `pending` are
     commands to the pipeline.
+
+    On a cluster, where hosts come and go, a run that has processed a batch does not count, a restart waits
+    for a moment, and it is tried again if the cluster or the store cannot be reached.
     """
 
     def __init__(
-        self, begin: Callable[[], StreamingQuery], restarts: int, *, store: str = "", arrays: str = ""
+        self,
+        begin: Callable[[], StreamingQuery],
+        restarts: int,
+        *,
+        store: str = "",
+        arrays: str = "",
+        on_cluster: bool = False,
     ) -> None:
         check_whole("restarts", restarts, least=0)
         self._begin, self._store, self._arrays = begin, store, arrays
+        self._on_cluster, self._in_a_row = on_cluster, 0
         #: How many restarts are allowed, and how many there were.
         self.restarts, self.restarted = restarts, 0
         self._stopped = False
@@ -161,16 +184,40 @@ class RestartingQuery(PipelineCommands):
         return self._query
 
     def _is_curable(self, error: Exception) -> bool:
-        allowed = not self._stopped and self.restarted < self.restarts
-        return allowed and any(reason in str(error) for reason in _CURABLE)
+        return not self._stopped and self._in_a_row < self.restarts and bool(self._cause(error))
+
+    def _cause(self, error: Exception) -> str:
+        """What a restart cures of an error, in one line; empty if it cures nothing."""
+        reasons: tuple[str, ...] = _CURABLE
+        text = f"{type(error).__name__}: {error}"
+        if self._on_cluster:  # Spark's own errors are deep in the stack
+            reasons, text = _CURABLE_ON_CLUSTER, f"{text}\n{getattr(error, '_stackTrace', '')}"
+        found = [line for line in text.splitlines() if any(reason in line for reason in reasons)]
+        return min(found, key=len).strip()[:500] if found else ""
 
     def _restart(self, failed: StreamingQuery, error: Exception) -> None:
         """Start the query again, unless another thread has; or raise the error that ended it."""
         with self._lock:
             if self._query is not failed:
                 return
-            if not self._is_curable(error):
-                self._seal()
-                raise error
-            self.restarted += 1
-            self._query = self._begin()
+            if self._on_cluster and any(failed.recentProgress):
+                self._in_a_row = 0
+            while True:
+                if not self._is_curable(error):
+                    self._seal()
+                    raise error
+                self._in_a_row += 1
+                self.restarted += 1
+                if self._on_cluster:
+                    log.warning(
+                        "%s has failed and starts again (%d of %d in a row): %s",
+                        failed.name, self._in_a_row, self.restarts, self._cause(error),
+                    )  # fmt: skip
+                    time.sleep(min(_LONGEST_PAUSE, _PAUSE * 2 ** (self._in_a_row - 1)))
+                try:
+                    if self._on_cluster:  # else a folder that is not mounted would become a new store
+                        Epochs(Store(self._store)).require_store()
+                    self._query = self._begin()
+                    return
+                except Exception as again:
+                    error = again

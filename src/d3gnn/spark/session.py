@@ -12,11 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from d3gnn.cache_dirs import own_cache_dirs, temporary_folder
 from d3gnn.private import NotPrivate
+from d3gnn.spark.cluster_settings import CLUSTER_SETTINGS
 from d3gnn.spark.java import use_java
 from d3gnn.spark.launcher import launcher
 
@@ -56,7 +58,7 @@ logger.gateway.level = error
 """
 
 
-def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) -> SparkSession:
+def session(master: str | None = None, app_name: str = "d3gnn", **config: Any) -> SparkSession:
     """A Spark session with settings for streams of small batches; the active session, if there is one.
 
     Needs Java 17 or newer, which it looks for in JAVA_HOME, on the PATH and in the usual places. When Python
@@ -65,16 +67,19 @@ def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) ->
         spark = d3gnn.session("local[4]", **{"spark.driver.memory": "8g"})
 
     master:
-        `local[*]` for all cores of this machine, `local[4]` for four, or the address of a cluster.
+        `local[*]` for all cores of this machine, `local[4]` for four, or the address of a cluster, such as
+        `spark://host:7077`. By default that of `spark-submit`, whose settings count as well; else `local[*]`.
     config:
         Further Spark settings; they override those of this function.
     """
+    submitted = _submitted()
+    master = master or submitted.get("spark.master", "local[*]")
     settings: dict[str, Any] = {}
     is_new = SparkSession.getActiveSession() is None
     if is_new:
         use_java()
         _use_this_python(master)
-        settings = _settings(master)
+        settings = {name: value for name, value in _settings(master).items() if name not in submitted}
     builder = SparkSession.builder.master(master).appName(app_name)
     for name, value in (settings | config).items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
@@ -85,6 +90,14 @@ def session(master: str = "local[*]", app_name: str = "d3gnn", **config: Any) ->
         if _is_local(master):
             _write_no_checksums(spark)
     return spark
+
+
+def _submitted() -> dict[str, str]:
+    """The settings with which `spark-submit` has started this program; none if it has not."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    SparkContext._ensure_initialized()
+    return dict(SparkConf().getAll())
 
 
 def _stop_quietly(spark: SparkSession, process: int) -> None:
@@ -141,7 +154,7 @@ def _settings(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
     }
     if not _is_local(master):
-        return settings
+        return settings | CLUSTER_SETTINGS
     folder = _short_folder()
     quiet = folder / "log4j2.properties"
     quiet.write_text(_LOG4J)

@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from d3gnn.events.neighbours import NEIGHBOURS
 from d3gnn.kernel.operators.base import PARTITION, OperatorId
 from d3gnn.kernel.windows.base import microseconds
 from d3gnn.runtime import metrics
@@ -28,6 +29,7 @@ from d3gnn.runtime.worker import PartResult
 from d3gnn.sources.control import WatchedPipeline, control_stream
 from d3gnn.spark.codec import COMMAND, METRICS, chain_rows, output_rows, output_schema, read_rows
 from d3gnn.spark.frames import EVENT_COLUMNS, absent_columns, event_columns
+from d3gnn.spark.homes import at_home
 from d3gnn.spark.task import QueryTask
 
 Batches = Iterator[pa.RecordBatch]
@@ -44,6 +46,8 @@ def in_event_format(events: DataFrame) -> DataFrame:
             "availableNow=True, which ends when everything is processed"
         )
     carried = set(events.columns) - set(absent_columns(events))
+    if NEIGHBOURS in carried:
+        carried |= {"dst", "element"}
     return event_columns(events).select(*(name for name in EVENT_COLUMNS if name in carried))
 
 
@@ -53,6 +57,7 @@ def with_commands(plan: Plan, events: DataFrame) -> DataFrame:
     watched = WatchedPipeline(
         plan.arrays, plan.config_fingerprint, plan.config.windowed, by_time=plan.config.clock == "batch",
         expires=plan.config.schema.idle is not None, longest=max(windows, default=0),
+        cluster=bool(plan.homes),
     )  # fmt: skip
     commands = control_stream(events.sparkSession, f"{plan.store}/control", watched=watched)
     command_rows = commands.select(F.col("kind").alias(COMMAND))
@@ -75,14 +80,23 @@ def run_chain(plan: Plan, events: DataFrame, id_type: str, *, read_whole: bool) 
     return _read_by_any_sink(plan, plan.parts, rows, read_whole)
 
 
-def run_inputs(plan: Plan, events: DataFrame) -> DataFrame:
-    """Partition and Vertex 0 in one task (with Edge 0 between them in models that need degrees)."""
+def run_inputs(plan: Plan, events: DataFrame, homes: DataFrame | None = None) -> DataFrame:
+    """Partition and Vertex 0 in one task (with Edge 0 between them in models that need degrees).
+
+    On a cluster, that is the first task of the table `homes`, and the others have nothing to do.
+    """
     names = [PARTITION, *plan.chain.inputs]
     columns = _packet_columns(*map(_column, names))
-    packets = _in_one_task(events).mapInArrow(_inputs_task(plan), columns)
+    rows = _in_one_task(events) if homes is None else at_home(events, _first_task(), homes)
+    packets = rows.mapInArrow(_inputs_task(plan), columns)
     for name in names:
         packets = _observe(name, packets, _column(name))
     return packets
+
+
+def _first_task() -> Column:
+    # 0. A plain constant would make Spark plan another join with the homes, which ignores their places.
+    return F.spark_partition_id() * 0
 
 
 def _in_one_task(events: DataFrame) -> DataFrame:
@@ -94,19 +108,27 @@ def _column(operator: OperatorId) -> str:
     return str(operator).replace("-", "_")
 
 
-def run_operator(plan: Plan, name: OperatorId, packets: DataFrame) -> DataFrame:
+def run_operator(
+    plan: Plan, name: OperatorId, packets: DataFrame, homes: DataFrame | None = None
+) -> DataFrame:
     """One operator, all its parts: an exchange, then the packets that it sends."""
     task = _operator_task(plan, name)
-    packets = _exchange(plan, packets).mapInArrow(task, _packet_columns(METRICS))
+    packets = _exchange(plan, packets, homes).mapInArrow(task, _packet_columns(METRICS))
     return _observe(name, packets, METRICS)
 
 
 def run_output(
-    plan: Plan, name: OperatorId, packets: DataFrame, id_type: str, *, read_whole: bool
+    plan: Plan,
+    name: OperatorId,
+    packets: DataFrame,
+    id_type: str,
+    homes: DataFrame | None = None,
+    *,
+    read_whole: bool,
 ) -> DataFrame:
     """The last operator, and the output rows. `read_whole`: the sink is known to read all of them."""
     task = _output_task(plan, name)
-    rows = _exchange(plan, packets).mapInArrow(task, from_arrow_schema(output_schema(plan, id_type)))
+    rows = _exchange(plan, packets, homes).mapInArrow(task, from_arrow_schema(output_schema(plan, id_type)))
     rows = _observe(name, rows, METRICS).drop(METRICS)
     return _read_by_any_sink(plan, plan.tasks, rows, read_whole)
 
@@ -126,8 +148,9 @@ def _packet_columns(*metric_columns: str) -> str:
     return ", ".join(["target int, packet binary", *(f"{name} string" for name in metric_columns)])
 
 
-def _exchange(plan: Plan, packets: DataFrame) -> DataFrame:
-    return packets.select("target", "packet").repartitionById(plan.tasks, _task("target", plan, plan.tasks))
+def _exchange(plan: Plan, packets: DataFrame, homes: DataFrame | None) -> DataFrame:
+    packets, task = packets.select("target", "packet"), _task("target", plan, plan.tasks)
+    return packets.repartitionById(plan.tasks, task) if homes is None else at_home(packets, task, homes)
 
 
 def _task(part: str, plan: Plan, tasks: int) -> Column:
@@ -136,11 +159,10 @@ def _task(part: str, plan: Plan, tasks: int) -> Column:
 
 def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.runtime.chain_worker import ChainWorker
-        from d3gnn.runtime.log_coordinator import coordinator_of
+        from d3gnn.runtime.workers import coordinator_of
 
         current = QueryTask.current()
-        coordinator = coordinator_of(current.worker(plan, ChainWorker))
+        coordinator = coordinator_of(current.worker(plan))
         yield from chain_rows(plan, schema, coordinator.run(current.batch, *read_rows(batches)))
 
     return task
@@ -148,11 +170,13 @@ def _chain_task(plan: Plan, schema: pa.Schema) -> Callable[[Batches], Batches]:
 
 def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
     def task(batches: Batches) -> Batches:
-        from d3gnn.runtime.log_coordinator import coordinator_of
+        from d3gnn.runtime.workers import coordinator_of
 
-        current = QueryTask.current()
+        current, (events, commands) = QueryTask.current(), read_rows(batches)
+        if plan.homes and not _is_first(current, events is not None or bool(commands)):
+            return
         worker = current.worker(plan)
-        first = coordinator_of(worker).run(current.batch, *read_rows(batches))
+        first = coordinator_of(worker).run(current.batch, events, commands)
         sent = [first.packets]
         by_part: dict[OperatorId, list[dict[str, int] | None]] = {
             PARTITION: [first.metrics, *[None] * plan.parts]
@@ -173,6 +197,16 @@ def _inputs_task(plan: Plan) -> Callable[[Batches], Batches]:
             )
 
     return task
+
+
+def _is_first(task: QueryTask, has_rows: bool) -> bool:
+    """Whether this is the task of Partition. In a batch without rows, only its number tells."""
+    if task.number and has_rows:
+        raise RuntimeError(
+            f"rows for the task of Partition are in task {task.number}: Spark has not planned the exchange "
+            "by task"
+        )
+    return task.number == 0
 
 
 def _operator_task(plan: Plan, name: OperatorId) -> Callable[[Batches], Batches]:

@@ -10,6 +10,7 @@ from pyspark import TaskContext
 
 from d3gnn.runtime.plan import Plan
 from d3gnn.runtime.worker import Worker
+from d3gnn.runtime.workers import worker_class
 from d3gnn.store.runs import Run, newest_run, run_of
 from d3gnn.store.store import Store
 
@@ -22,6 +23,8 @@ class QueryTask(NamedTuple):
     query: str
     #: Spark's id of the run.
     run: str
+    #: Of the partition. Where a union with other rows is possible, it is not that of the part.
+    number: int
 
     @staticmethod
     def current() -> QueryTask:
@@ -36,11 +39,11 @@ class QueryTask(NamedTuple):
                 "the events are a batch DataFrame; a pipeline needs a streaming one (readStream)"
             )
         run = context.getLocalProperty("spark.jobGroup.id") or ""
-        return QueryTask(int(batch), query, run)
+        return QueryTask(int(batch), query, run, context.partitionId())
 
-    def worker(self, plan: Plan, kind: type[Worker] = Worker) -> Worker:
+    def worker(self, plan: Plan) -> Worker:
         """The worker of the query in this process, for this task."""
-        return kind.of(plan, self.query, plan.run or _run_of(plan.store, self.run))
+        return worker_class(plan).of(plan, self.query, plan.run or _run_of(plan.store, self.run))
 
 
 @lru_cache(maxsize=16)

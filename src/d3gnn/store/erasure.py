@@ -46,6 +46,7 @@ _ERASURES = "erasures"
 #: Files and folders that hold no ids, by their first name. What they hold may look like one.
 _WITHOUT_IDS = (
     SETTINGS, QUERY, OWNERS, OFFSETS, FORK, "arrays.txt", "runs", "models", "control", _ERASURES,
+    "epochs", "timers", "next_expiry", "homes.txt",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, GraphSchema
 from d3gnn.kernel.compaction import compact, feature_means, without_deletes
@@ -124,18 +125,20 @@ class GraphLog:
         """The batches up to this one that have an entry."""
         return [batch for batch in batches_in(self.store, LOG) if batch <= last]
 
-    def compact(self, batch: int | None = None, *, forget_history: bool = False) -> None:
+    def compact(
+        self, batch: int | None = None, *, forget_history: bool = False, graph: LogEntry | None = None
+    ) -> None:
         """Write a snapshot of the graph after a batch (the newest, unless given): a rebuild begins there.
 
         Entries stay, as history; with `forget_history`, those before the batch are deleted. The entry of the
-        batch itself always stays, since the batch may be replayed.
+        batch itself always stays, since the batch may be replayed. `graph` is the snapshot, if known.
         """
         upto = self.last() if batch is None else batch
         if upto is None:
             return
         if self._snapshot_before(upto) != upto:
             read = self._read_meta(upto)
-            snapshot = self.snapshot(upto) or NO_ENTRY
+            snapshot = graph or self.snapshot(upto) or NO_ENTRY
             if read is None:
                 raise self._gap([upto], f"a snapshot of batch {upto} needs it")
             pieces, _ = self.format.write(Kind.SNAPSHOT, snapshot, read[0], read[1].digest)
@@ -149,6 +152,19 @@ class GraphLog:
             for older in batches_in(self.store, LOG):
                 if older < upto:
                     self.store.delete(entry_path(older))
+
+    def sizes(self) -> tuple[int, int]:
+        """Events in the newest snapshot, and events of the batches after it: what a rebuild reads."""
+        last = self.last()
+        if last is None:
+            return 0, 0
+        snapshot, rows = self._snapshot_before(last), 0
+        if snapshot is not None:
+            with self.store.open_input(snapshot_path(snapshot)) as source:
+                rows = pq.ParquetFile(source).metadata.num_rows
+        later = range(0 if snapshot is None else snapshot + 1, last + 1)
+        metas = [self.meta(batch) for batch in later]
+        return rows, sum(meta.rows for meta in metas if meta is not None)
 
     # ------------------------------------------------------------------ for the pipeline
 

@@ -12,7 +12,9 @@ from d3gnn.nn import GNN, GraphSAGE
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.runtime.verify import held_embeddings, stored_plan, verify
 from d3gnn.sources.event_files import EventFiles
+from d3gnn.spark.cluster_settings import is_local
 from d3gnn.spark.restarting import RestartingQuery
+from d3gnn.spark.verify import embeddings_on_cluster, verify_on_cluster
 from d3gnn.testing.table_checker import TableChecker, newest_rows
 
 if TYPE_CHECKING:
@@ -63,7 +65,8 @@ class PipelineRun:
         model = model or GraphSAGE(schema.width, 8, 2, 4, seed=3)
         settings = {
             "store": self.folder / "store",
-            "arrays": self.folder / "arrays",
+            # On a cluster, the folder is on storage that all hosts share.
+            "arrays": self.folder / "arrays" if is_local(spark) else None,
             "tasks": self.tasks,
         } | settings
         self.gnn = StreamingGNN(model, name=self.folder.name, parts=parts, schema=schema, **settings)
@@ -122,6 +125,10 @@ class PipelineRun:
         store, oracle = str(self.gnn.store), self.checker.oracle
         self.checker.check_log(store)
         plan = stored_plan(store, arrays=self.gnn.arrays)
-        self.checker.check_end(held_embeddings(plan, oracle.vertices))
-        found = verify(plan)
+        if on_cluster := not is_local(self.spark):
+            held = embeddings_on_cluster(self.spark, plan, oracle.vertices)
+        else:
+            held = held_embeddings(plan, oracle.vertices)
+        self.checker.check_end(held)
+        found = verify_on_cluster(self.spark, plan) if on_cluster else verify(plan)
         assert (found.vertices, found.edges) == (len(oracle.vertices), len(oracle.edges()))

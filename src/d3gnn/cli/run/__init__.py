@@ -6,7 +6,16 @@ import typer
 
 from d3gnn.cli.console import error_console, print_json, status, user_mistakes
 from d3gnn.cli.missing import parse_missing
-from d3gnn.cli.options import Json, Partitioner, PartitionerName, Parts, named_widths
+from d3gnn.cli.options import (
+    Conf,
+    Json,
+    Master,
+    Partitioner,
+    PartitionerName,
+    Parts,
+    named_widths,
+    settings_of,
+)
 from d3gnn.cli.run import options as o
 from d3gnn.cli.windows import ClockName, ClockOption, WindowOption, parse_windows
 
@@ -65,6 +74,9 @@ def run(
     clock: ClockOption = ClockName.batch,
     adopt: o.Adopt = None,
     arrays: o.Arrays = None,
+    master: Master = None,
+    conf: Conf = None,
+    tasks: o.Tasks = None,
     on_dead_letter: o.DeadLetters = o.OnDeadLetter.keep,
     as_json: Json = False,
 ) -> None:
@@ -87,6 +99,9 @@ def run(
 
       d3gnn run events.parquet --model classifier.safetensors --classes 1 --changed-class
       --output alerts --checkpoint checkpoint
+
+      d3gnn run /data/edges/ --output /data/embeddings --checkpoint /data/checkpoint --parts 12
+      --master spark://head:7077
     """
     console = error_console()
     with user_mistakes(), status(console, "loading ..."):
@@ -135,7 +150,7 @@ def run(
             schema=schema, on_dead_letter=on_dead_letter.value, batch_files=batch_files,
             every=every if follow else None, window=parse_windows(window), clock=clock.value,
             alerts=make_alerts(threshold, classes, changed_class), arrays=arrays,
-            adopt=adopt is not None,
+            adopt=adopt is not None, master=master, settings=settings_of(conf), tasks=tasks,
         )  # fmt: skip
     for line in memory.lines(again):
         console.print(line, soft_wrap=True, markup=False)

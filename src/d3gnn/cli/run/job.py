@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,9 @@ class Job:
     batch_files: int | None
     #: Seconds between looks for new files; None to end when all files are read.
     every: float | None
+    #: The Spark cluster to run on, None for this machine, and settings for it.
+    master: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def plan(
@@ -127,6 +131,9 @@ class Job:
         clock: Clock = "batch",
         alerts: Alerts | None = None,
         arrays: Path | None = None,
+        master: str | None = None,
+        settings: Mapping[str, str] | None = None,
+        tasks: int | None = None,
         adopt: bool = False,
     ) -> Job:
         """Check everything that can be checked before Spark starts."""
@@ -147,13 +154,16 @@ class Job:
             clock=clock,
             alerts=alerts,
             arrays=arrays,
+            tasks=tasks,
         )
         if exists:
             files = [found.files for found in memory.found.values()]
             keys = {of.columns.get(of.roles.get("key", "")) for of in files}
             with user_mistakes(StoreError):
                 gnn.plan({"src": files[0].ids, "key": "string" if "string" in keys else "bigint"})
-        return Job(inputs, memory, output, checkpoint, store, gnn, batch_files, every)
+        return Job(
+            inputs, memory, output, checkpoint, store, gnn, batch_files, every, master, settings or {}
+        )  # fmt: skip
 
     @property
     def rows(self) -> str:
@@ -187,7 +197,7 @@ class Job:
             log = self.checkpoint / _LOG
             stack.enter_context(plain_errors(log))
             with status(console, "starting Spark ..."):
-                spark = stack.enter_context(spark_session(log))
+                spark = stack.enter_context(spark_session(log, self.master, self.settings))
                 files = [self._files(spark, one) for one in self.inputs.inputs]
                 stopping = stack.enter_context(stop_signals())
                 running = self._start(spark, files)
@@ -274,6 +284,8 @@ class Job:
             return "flushing windows, then stopping (Ctrl-C again: stop at once) ..."
         if stopping.asked:
             return "stopping after this batch (Ctrl-C again: stop at once) ..."
+        if rebuilding := running.rebuilding():
+            return f"{rebuilding} ..."
         if not totals.batches:
             return "first batch: starting workers (10 s; minutes if code has to be compiled) ..."
         if self.every is not None and not running.status["isDataAvailable"]:

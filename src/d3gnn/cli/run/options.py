@@ -196,6 +196,10 @@ ChangedClass = Annotated[
 
 Follow = Annotated[bool, _flag(_RUNNING, "--follow", "Wait for new files until Ctrl-C.")]
 Every = Annotated[float, _shown(_RUNNING, "SECONDS", "With --follow: interval between looks for new files.")]
+Tasks = Annotated[
+    int | None,
+    _option(_RUNNING, "N", "Spark tasks of an operator. Default: 1; on a cluster, one for each executor."),
+]
 Adopt = Annotated[
     Path | None,
     _option(
