@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from d3gnn.training.examples import LabelledVertices
 from d3gnn.training.gloo import GlooRanks
+from d3gnn.training.links import examples_of
 from d3gnn.training.loop import train_model
 from d3gnn.training.rank_graph import RankGraph
 
@@ -25,7 +25,7 @@ def main(rank: int, size: int, address: str, folder: Path) -> None:
     for model, parts, labels, settings in pickle.loads((folder / "jobs").read_bytes()):
         own = parts[len(parts) * rank // size : len(parts) * (rank + 1) // size]
         graph = RankGraph(own, ranks)
-        trained = train_model(model, graph, LabelledVertices(model, graph, labels, settings), settings)
+        trained = train_model(model, graph, examples_of(model, graph, labels, settings), settings)
         scores = [(epoch.loss, epoch.score, epoch.holdout) for epoch in trained.epochs]
         results.append((trained.model.state_dict(), scores))
     (folder / f"rank-{rank}").write_bytes(pickle.dumps(results))

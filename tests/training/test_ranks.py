@@ -17,11 +17,11 @@ import torch
 
 from d3gnn import LocalEngine, Training
 from d3gnn.events import Event, label
-from d3gnn.nn import GNN, Classifier, GraphSAGE, SAGEConv, Stage, from_pyg
+from d3gnn.nn import GNN, Classifier, GraphSAGE, LinkPredictor, SAGEConv, Stage, from_pyg
 from d3gnn.testing import random_batches
 from d3gnn.testing.pyg_cases import CASES, Case, schema_of
 from d3gnn.testing.streams import positive
-from d3gnn.training.examples import LabelledVertices
+from d3gnn.training.links import examples_of
 from d3gnn.training.loop import train_model
 from d3gnn.training.rank_graph import RankGraph
 from d3gnn.training.ranks import OneRank
@@ -55,7 +55,7 @@ def job(model: GNN, case: Case, training: Training, labels: list[Event] | None =
 
 def alone(model: GNN, parts: Any, labels: Any, settings: Training) -> Any:
     graph = RankGraph(parts, OneRank())
-    trained = train_model(model, graph, LabelledVertices(model, graph, labels, settings), settings)
+    trained = train_model(model, graph, examples_of(model, graph, labels, settings), settings)
     return trained.model.state_dict(), [(epoch.loss, epoch.score, epoch.holdout) for epoch in trained.epochs]
 
 
@@ -94,7 +94,9 @@ def test_two_ranks_train_to_the_weights_of_one(tmp_path: Path) -> None:
     # A rank may have no label at all.
     model = GraphSAGE(3, 8, 2, 2, seed=1)
     jobs.append(job(model, plain, Training(epochs=3, holdout=0.0), [label(1, 1, time=10**6)]))
-    names += ["batches, dropout and batch-norm", "one label"]
+    links = GraphSAGE(3, 8, 2, 4, seed=1, head=LinkPredictor())
+    jobs.append(job(links, plain, Training(epochs=3, negatives=2, batch_size=20, optimizer=ADAM)))
+    names += ["batches, dropout and batch-norm", "one label", "links"]
     first, second = run(jobs, tmp_path)
     for name, given, one, other in zip(names, jobs, first, second, strict=True):
         (weights, scores), (others, _) = one, other

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from d3gnn.kernel.operators import ChainSpec
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.updates import Updates
-from d3gnn.training.examples import LabelledVertices
+from d3gnn.training.links import examples_of
 from d3gnn.training.loop import Epoch, TrainedModel, train_model
 from d3gnn.training.rank_graph import RankGraph
 from d3gnn.training.ranks import OneRank
@@ -53,7 +53,7 @@ def train_engine(
     """See `LocalEngine.train`."""
     live = engine.live_graph()
     graph = RankGraph([live.part(part) for part in range(engine.parts)], OneRank())
-    examples = LabelledVertices(engine.trainable, graph, live.labels(), settings)
+    examples = examples_of(engine.trainable, graph, live.labels(), settings)
     trained = train_model(engine.trainable, graph, examples, settings, progress)
     if not (trained.is_better or settings.keep_worse or not trained.held_out):
         return TrainingResult(trained, None)

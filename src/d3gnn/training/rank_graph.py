@@ -113,7 +113,7 @@ class RankGraph:
             src, dst, holder, features = src[kept], dst[kept], holder[kept], features[kept]
         if self._alone:
             every = np.arange(self.masters, dtype=np.int64)
-            halo = self._halo(every)
+            halo = self.halo(every)
             sources, destinations = halo, halo
             source, destination, place = src.astype(np.int32), dst.astype(np.int32), every.astype(np.int32)
         else:
@@ -124,9 +124,9 @@ class RankGraph:
                 source = number[: len(src)]
             else:
                 rows, source = _distinct(used[0])
-            sources = self._halo(rows[0])
+            sources = self.halo(rows[0])
             own, destination = _distinct(used[1])
-            destinations = self._halo(own[0])
+            destinations = self.halo(own[0])
             place = np.zeros(own.shape[1], np.int32)
             if reads_destination:
                 place[destination] = number[len(src) :]
@@ -135,7 +135,12 @@ class RankGraph:
         count = destinations.to_masters(counts)
         return LayerEdges(sources, destinations, edges, features[order], place, count)
 
-    def _halo(self, key: Ints) -> Halo:
+    def key(self, rank: int, master: Ints) -> Ints:
+        """What identifies masters among those of all ranks, in the order of ranks."""
+        return (rank << _RANK_BITS) + master
+
+    def halo(self, key: Ints) -> Halo:
+        """Copies of these masters, given in order. All ranks must ask for theirs at the same time."""
         return Halo(self.ranks, key >> _RANK_BITS, key & ((1 << _RANK_BITS) - 1), self.masters)
 
     def degrees(self, weighted: bool) -> Tensor:
