@@ -12,7 +12,7 @@ import d3gnn
 PUBLIC = {
     "d3gnn": [
         "GraphLog",
-        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "events",
+        "HDRF", "Alerts", "GraphSchema", "LocalEngine", "Random", "StreamingGNN", "Training", "events",
         "compact_output", "from_deletes", "from_edges", "from_features", "from_labels", "from_queries",
         "latency", "latest", "metrics", "nn", "session", "verify", "windows",
     ],
@@ -26,6 +26,9 @@ PUBLIC = {
         "GNN", "GraphSAGE", "GCN", "GAT", "GIN", "from_pyg", "UnsupportedModelError",
         "Layer", "SAGEConv", "GCNConv", "GraphConv", "GINConv", "GATConv", "GATv2Conv", "Stage",
         "Head", "Classifier", "Regressor", "PairHead", "LinkPredictor", "Similarity",
+    ],
+    "d3gnn.training": [
+        "AfterLabels", "Detector", "Every", "OnDrift", "Scoring", "Training", "Trigger",
     ],
     "d3gnn.windows": ["AdaptiveSession", "Count", "Session", "Tumbling", "Window"],
     "d3gnn.testing": ["Oracle", "OracleChecker", "event_batches", "random_batches", "schemas"],

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from d3gnn.spark.session import session
     from d3gnn.spark.tables import compact_output, latest
     from d3gnn.store.graph_log import GraphLog
+    from d3gnn.training.settings import Training
 
 __all__ = [
     "HDRF",
@@ -25,6 +26,7 @@ __all__ = [
     "LocalEngine",
     "Random",
     "StreamingGNN",
+    "Training",
     "compact_output",
     "events",
     "from_deletes",
@@ -51,6 +53,7 @@ _MODULES = {
     "LocalEngine": "d3gnn.runtime.local",
     "Random": "d3gnn.kernel.partitioners",
     "StreamingGNN": "d3gnn.pipeline",
+    "Training": "d3gnn.training.settings",
     "compact_output": "d3gnn.spark.tables",
     "from_deletes": "d3gnn.spark.frames_features",
     "from_edges": "d3gnn.spark.frames",

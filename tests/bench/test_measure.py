@@ -18,7 +18,7 @@ from d3gnn.bench import (
     synthetic_workload,
 )
 from d3gnn.bench.check import TOLERANCE, compare
-from d3gnn.events import EdgeMode
+from d3gnn.events import EdgeMode, EventBatch
 from d3gnn.nn import GraphSAGE
 from d3gnn.runtime.local import LocalEngine
 from d3gnn.sources import SyntheticStream
@@ -85,12 +85,16 @@ def test_growth_refuses_sizes_that_do_not_increase(stored: list[int]) -> None:
         measure_growth(stored, SMALL, timed=2)
 
 
-@pytest.mark.parametrize("which", ["hdrf", "random"])
+@pytest.mark.parametrize("which", ["hdrf", "metis", "random"])
 def test_partitioner(which: str) -> None:
-    result = plain(measure_partitioner(3000, 4, which, mode="multi"))
+    stream = EventBatch.concat(list(SyntheticStream(edges=3000, seed=0).batches(3000)))
+    result = plain(measure_partitioner(stream, 4, which, mode="multi", streamed=1000))
     assert (result["edges"], result["vertices"], result["parts"]) == (3000, 300, 4)
     assert 1 <= result["replication_factor"] <= 4
     assert 1 <= result["balance"] <= 4
+    assert 1 <= result["vertex_balance"] <= 4
+    assert result["bytes_per_edge"] > 0
+    assert result["batch_ms"] > 0
     assert result["edges_per_second"] > 0
     assert result["choice_edges_per_second"] > 0
 
@@ -100,7 +104,7 @@ def test_partitioner(which: str) -> None:
     [
         ({"batch": 0}, "batch=0"),
         ({"engine": "abacus"}, "choose one of local"),
-        ({"partitioner": "dice"}, "choose one of hdrf, random"),
+        ({"partitioner": "dice"}, "choose one of clda, fennel, hdrf, metis, random"),
         ({"aggregator": "median"}, "use one of sum, mean"),
     ],
 )

@@ -91,9 +91,14 @@ FULL = [
         "stages", engine="spark", batch=2000, milliseconds={"planning": 44.0, "tasks": 117.0}, batch_ms=161.0,
         cold_start_s=9.3, recovery_s=6.1,
     ),
-    result(
-        "partitioner", {"partitioner": "hdrf", "edges": "append"}, edges_per_second=2_100_000.0,
-        choice_edges_per_second=6_300_000.0, replication_factor=2.31, balance=1.02, edges=2_000_000, parts=8,
+    *(
+        result(
+            "partitioners", {"partitioner": "hdrf", "edges": "append", "workload": "web"},
+            edges_per_second=2_100_000.0, choice_edges_per_second=6_300_000.0, replication_factor=2.31,
+            balance=1.02, vertex_balance=1.13, bytes_per_edge=765.0, batch_ms=6.78, edges=2_000_000,
+            parts=parts,
+        )
+        for parts in (8, 32)
     ),
 ]  # fmt: skip
 
@@ -120,6 +125,7 @@ def test_all_files_are_written(folder: Path) -> None:
     assert json.loads((folder / "results.json").read_text()) == FULL
     assert {path.name for path in (folder / "plots").iterdir()} == {
         "throughput.svg", "peers-1-web.svg", "growth.svg", "latency-1.svg", "stages.svg",
+        "partitioners-replication-factor.svg", "partitioners-bytes-per-edge.svg",
     }  # fmt: skip
     markdown = (folder / "report.md").read_text(encoding="utf-8")
     for path in (folder / "plots").iterdir():
@@ -139,7 +145,7 @@ def test_all_files_are_written(folder: Path) -> None:
         "1.04 times as long on a graph 10.0 times as large", "14.7", "0.750", "3.25",  # growth
         "188", "1,320", "15,000", "The first second warms up.",  # latency
         "44.0", "161", "9.30", "6.10",  # stages
-        "hdrf", "2,100,000", "6,300,000", "2.31", "1.02",  # partitioner
+        "hdrf", "2,100,000", "6,300,000", "2.31", "1.02", "1.13", "765", "6.78",  # partitioners
         *sorted({r["command"] for r in FULL}),
     ],
 )  # fmt: skip
@@ -163,7 +169,7 @@ def test_losses_are_highlighted(folder: Path) -> None:
 def test_a_report_without_losses(tmp_path: Path) -> None:
     markdown, _ = render([peers(1, {"dgl_full": 2.0, "local": 1.0})], tmp_path / "one")
     assert "slower in none of the 1 comparisons" in part(markdown, "Where d3gnn is slower")
-    markdown, _ = render([result("partitioner")], tmp_path / "two")
+    markdown, _ = render([result("partitioners")], tmp_path / "two")
     assert "No result compares" in part(markdown, "Where d3gnn is slower")
 
 
@@ -197,7 +203,7 @@ def test_the_page_is_self_contained(folder: Path) -> None:
     page = Page()
     page.feed((folder / "report.html").read_text(encoding="utf-8"))
     assert page.open == []
-    assert page.tags.count("img") == 5
+    assert page.tags.count("img") == 7
     assert all(links.startswith(("#", "data:image/svg+xml;base64,")) for links in page.links)
 
 
@@ -229,7 +235,7 @@ def test_an_unknown_kind_becomes_a_plain_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bench", ["throughput", "peers", "growth", "latency", "stages", "partitioner", "warp", None]
+    "bench", ["throughput", "peers", "growth", "latency", "stages", "partitioners", "warp", None]
 )
 def test_missing_values_become_a_dash(tmp_path: Path, bench: str | None) -> None:
     odd = {

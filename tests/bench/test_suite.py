@@ -26,8 +26,8 @@ def test_all_commands_can_be_parsed(quick: bool) -> None:
     for arguments in lists:
         parse(arguments)
     assert {arguments[0] for arguments in lists} == {
-        "throughput", "peers", "stages", "partitioner", "latency", "growth", "windows", "models",
-        "expiry",
+        "throughput", "peers", "stages", "partitioners", "latency", "growth", "windows", "models",
+        "expiry", "recovery",
     }  # fmt: skip
     assert not any("--edges" in arguments for arguments in lists)
     assert any("20500000" in arguments for arguments in lists) != quick

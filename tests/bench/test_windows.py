@@ -53,5 +53,5 @@ def test_wrong_settings_are_refused() -> None:
         WindowsSettings(window=0)
     with pytest.raises(ValueError, match="above 0 seconds"):
         WindowsSettings(every=0)
-    with pytest.raises(ValueError, match="choose one of hdrf, random"):
-        WindowsSettings(partitioner="metis")
+    with pytest.raises(ValueError, match="choose one of clda, fennel, hdrf, metis, random"):
+        WindowsSettings(partitioner="dice")

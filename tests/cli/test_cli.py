@@ -65,10 +65,12 @@ def test_version() -> None:
         ("verify",),
         ("forget",),
         ("fork",),
+        ("repartition",),
+        ("compact",),
         ("repair",),
         ("models",),
         ("compact-output",),
-        *(("bench", b) for b in ("throughput", "growth", "partitioner")),
+        *(("bench", b) for b in ("throughput", "growth", "partitioners")),
     ],
 )
 def test_help_says_how(command: tuple[str, ...]) -> None:
@@ -218,8 +220,8 @@ def test_growth() -> None:
     assert "messages per edge" in run(*arguments)[0]
 
 
-def test_partitioner() -> None:
-    arguments = ("bench", "partitioner", "--edges-count", "2000", "--parts", "4")
+def test_partitioners() -> None:
+    arguments = ("bench", "partitioners", "--edges-count", "2000", "--parts", "4", "--partitioner", "hdrf")
     result = run_json(*arguments)
     assert result["edges"] == 2000
     assert {"edges_per_second", "choice_edges_per_second", "replication_factor", "balance"} <= set(result)
@@ -309,7 +311,7 @@ def test_a_report_of_results(tmp_path: Path) -> None:
         (("bench", "throughput", "--synthetic", "9", "--limit", "0"), "limit=0: must be at least 1"),
         (("bench", "growth", "--stored", "many"), "--stored many: must be integers separated by commas"),
         (("bench", "growth", "--stored", "1000,900"), "900 comes after 1000"),
-        (("bench", "partitioner", "--parts", "0"), "both must be at least 1"),
+        (("bench", "partitioners", "--parts", "0"), "give whole numbers from 1 on"),
         (("bench", "peers", "--synthetic", "100", "--systems", "abacus"), "choose some of dgl_full"),
         (("bench", "peers", "--synthetic", "100", "--batch", "0"), "batch=0: must be at least 1"),
         (("bench", "peers", "--synthetic", "100", "--systems", "local"), "take a longer stream"),

@@ -7,21 +7,20 @@ import importlib
 import inspect
 import json
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
 import pytest
 import torch
-import torch_geometric.nn as pyg
 from hypothesis import given, settings
 from torch import Tensor, nn
 
 import d3gnn.nn
-from d3gnn import GraphSchema, LocalEngine
+from d3gnn import LocalEngine
 from d3gnn.events import EdgeMode
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.nn import GNN, GATConv, GINConv, Layer, SAGEConv, Stage, from_pyg
@@ -29,6 +28,7 @@ from d3gnn.nn.layer import DEGREE_WIDTH, Affine, layer_config, make_layer
 from d3gnn.nn.models import two_linear
 from d3gnn.oracle import Oracle, relative_error
 from d3gnn.testing import OracleChecker, event_batches, random_batches
+from d3gnn.testing.pyg_cases import CASES, Case, schema_of, static
 from d3gnn.testing.streams import positive
 
 WIDTHS = [(3, 5), (5, 3)]
@@ -202,129 +202,6 @@ def test_prepare_does_not_change_outputs(layer: Layer) -> None:
 # ------------------------------------------------------------------ compared with PyG
 
 
-class Case(NamedTuple):
-    """A model of PyG, and the features of its edges."""
-
-    make: Callable[[], nn.Module]
-    edge_weight: bool = False
-    edge_width: int = 0
-    tolerance: float = 1e-5
-
-
-def two(conv: Callable[[int, int], nn.Module], **kwargs: Any) -> Case:
-    """Two layers of one type, with 3, 4 and 2 channels."""
-    beside = "edge_weight" if kwargs.get("edge_weight") else "edge_attr" if kwargs.get("edge_width") else ""
-    signature = f"x, edge_index{', ' + beside if beside else ''} -> x"
-    arguments = f"x, edge_index{', ' + beside if beside else ''}"
-
-    def make() -> nn.Module:
-        made: nn.Module = pyg.Sequential(
-            arguments, [(conv(3, 4), signature), nn.Tanh(), (conv(4, 2), signature)]
-        )
-        return made
-
-    return Case(make, **kwargs)
-
-
-def basic(kind: str, **settings: Any) -> Case:
-    def make() -> nn.Module:
-        model: nn.Module = getattr(pyg, kind)(3, 4, num_layers=3, out_channels=2, **settings)
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm1d):
-                assert module.running_mean is not None
-                assert module.running_var is not None
-                module.running_mean.uniform_(-0.2, 0.2)
-                module.running_var.uniform_(0.5, 1.5)
-        return model
-
-    return Case(make, tolerance=1e-4 if kind == "GAT" else 1e-5)
-
-
-def mlp(i: int, o: int) -> nn.Module:
-    return nn.Sequential(nn.Linear(i, 3), nn.ELU(), nn.Linear(3, o))
-
-
-ATTENTION = 1e-4
-#: For each layer, every variant that PyG has.
-CASES: dict[str, dict[str, Case]] = {
-    "SAGEConv": {
-        "mean": two(lambda i, o: pyg.SAGEConv(i, o)),
-        "sum": two(lambda i, o: pyg.SAGEConv(i, o, aggr="sum")),
-        "max": two(lambda i, o: pyg.SAGEConv(i, o, aggr="max")),
-        "min": two(lambda i, o: pyg.SAGEConv(i, o, aggr="min")),
-        "several": two(lambda i, o: pyg.SAGEConv(i, o, aggr=["mean", "max", "add"])),
-        "normalize": two(lambda i, o: pyg.SAGEConv(i, o, normalize=True)),
-        "no root": two(lambda i, o: pyg.SAGEConv(i, o, root_weight=False, bias=False)),
-        "project": two(lambda i, o: pyg.SAGEConv(i, o, project=True)),
-        "max, project, no root": two(
-            lambda i, o: pyg.SAGEConv(i, o, aggr="max", project=True, root_weight=False)
-        ),
-    },
-    "GCNConv": {
-        "plain": two(lambda i, o: pyg.GCNConv(i, o)),
-        "improved": two(lambda i, o: pyg.GCNConv(i, o, improved=True)),
-        "no loops": two(lambda i, o: pyg.GCNConv(i, o, add_self_loops=False, bias=False)),
-        "not normalised": two(lambda i, o: pyg.GCNConv(i, o, normalize=False)),
-        "weighted": two(lambda i, o: pyg.GCNConv(i, o), edge_weight=True),
-        "weighted, improved": two(lambda i, o: pyg.GCNConv(i, o, improved=True), edge_weight=True),
-        "weighted, no loops": two(lambda i, o: pyg.GCNConv(i, o, add_self_loops=False), edge_weight=True),
-        "weighted, not normalised": two(lambda i, o: pyg.GCNConv(i, o, normalize=False), edge_weight=True),
-    },
-    "GraphConv": {
-        "sum": two(lambda i, o: pyg.GraphConv(i, o)),
-        "mean": two(lambda i, o: pyg.GraphConv(i, o, aggr="mean", bias=False)),
-        "max": two(lambda i, o: pyg.GraphConv(i, o, aggr="max")),
-        "weighted": two(lambda i, o: pyg.GraphConv(i, o), edge_weight=True),
-        "weighted mean": two(lambda i, o: pyg.GraphConv(i, o, aggr="mean"), edge_weight=True),
-        "weighted max": two(lambda i, o: pyg.GraphConv(i, o, aggr="max"), edge_weight=True),
-    },
-    "GINConv": {
-        "plain": two(lambda i, o: pyg.GINConv(mlp(i, o))),
-        "eps": two(lambda i, o: pyg.GINConv(mlp(i, o), eps=0.3, train_eps=True)),
-        "max": two(lambda i, o: pyg.GINConv(mlp(i, o), aggr="max")),
-    },
-    "GATConv": {
-        "one head": two(lambda i, o: pyg.GATConv(i, o), tolerance=ATTENTION),
-        "heads": two(lambda i, o: pyg.GATConv(i, o // 2, heads=2), tolerance=ATTENTION),
-        "mean of heads": two(lambda i, o: pyg.GATConv(i, o, heads=3, concat=False), tolerance=ATTENTION),
-        "no loops": two(lambda i, o: pyg.GATConv(i, o, add_self_loops=False), tolerance=ATTENTION),
-        "residual": two(lambda i, o: pyg.GATConv(i, o, residual=True, bias=False), tolerance=ATTENTION),
-        "edges": two(
-            lambda i, o: pyg.GATConv(i, o // 2, heads=2, edge_dim=2), edge_width=2, tolerance=ATTENTION
-        ),
-        "edges, filled": two(
-            lambda i, o: pyg.GATConv(i, o, edge_dim=2, fill_value=0.5), edge_width=2, tolerance=ATTENTION
-        ),
-    },
-    "GATv2Conv": {
-        "one head": two(lambda i, o: pyg.GATv2Conv(i, o), tolerance=ATTENTION),
-        "heads": two(lambda i, o: pyg.GATv2Conv(i, o // 2, heads=2), tolerance=ATTENTION),
-        "shared": two(
-            lambda i, o: pyg.GATv2Conv(i, o, heads=2, concat=False, share_weights=True), tolerance=ATTENTION
-        ),
-        "no loops": two(lambda i, o: pyg.GATv2Conv(i, o, add_self_loops=False), tolerance=ATTENTION),
-        "residual": two(lambda i, o: pyg.GATv2Conv(i, o, residual=True), tolerance=ATTENTION),
-        "edges": two(
-            lambda i, o: pyg.GATv2Conv(i, o // 2, heads=2, edge_dim=2), edge_width=2, tolerance=ATTENTION
-        ),
-        "edges, filled": two(
-            lambda i, o: pyg.GATv2Conv(i, o, edge_dim=2, fill_value=0.5), edge_width=2, tolerance=ATTENTION
-        ),
-    },
-    "Stage": {
-        "GraphSAGE": basic("GraphSAGE", norm="batch_norm"),
-        "GraphSAGE, activation first": basic("GraphSAGE", norm="batch_norm", act_first=True, act="elu"),
-        "GraphSAGE, cat": basic("GraphSAGE", jk="cat"),
-        "GraphSAGE, max": basic("GraphSAGE", jk="max"),
-        "GraphSAGE, last": basic("GraphSAGE", jk="last", norm="batch_norm"),
-        "GCN": basic("GCN", norm="batch_norm", dropout=0.5),
-        "GCN, cat": basic("GCN", jk="cat"),
-        "GIN": basic("GIN", norm="batch_norm"),
-        "GIN, max": basic("GIN", jk="max"),
-        "GAT": basic("GAT", heads=2),
-        "GAT, cat": basic("GAT", heads=2, jk="cat", v2=True),
-    },
-}
 ALL = [
     pytest.param(case, id=f"{kind}-{name}") for kind, cases in CASES.items() for name, case in cases.items()
 ]
@@ -334,22 +211,6 @@ def test_no_layer_is_exempt() -> None:
     assert set(CASES) == {kind.type_name for kind in kinds()}
 
 
-def static(case: Case, model: nn.Module, oracle: Oracle) -> dict[Any, Any]:
-    """The output of PyG for the final graph."""
-    src, dst = oracle.edge_index()
-    arguments: list[Tensor] = [torch.from_numpy(oracle.inputs()), torch.from_numpy(np.stack([src, dst]))]
-    if case.edge_weight or case.edge_width:
-        values = torch.from_numpy(oracle.edge_values())
-        values = torch.where(values.isnan(), 1.0 if case.edge_weight else 0.0, values)
-        if case.edge_weight:
-            heaviest_loops_last = torch.argsort(values[:, 0], stable=True)
-            arguments[1], values = arguments[1][:, heaviest_loops_last], values[heaviest_loops_last]
-        arguments.append(values[:, 0] if case.edge_weight else values)
-    with torch.inference_mode():
-        out = model(*arguments).numpy()
-    return dict(zip(oracle.vertices, out, strict=True))
-
-
 def check(case: Case, model: nn.Module, engine: LocalEngine, oracle: Oracle) -> None:
     expected = static(case, model, oracle)
     assert sorted(map(str, engine.ids().to_list())) == sorted(map(str, expected))
@@ -357,13 +218,6 @@ def check(case: Case, model: nn.Module, engine: LocalEngine, oracle: Oracle) -> 
         ids = list(expected)
         error = relative_error(engine.embeddings(ids), np.stack([expected[id] for id in ids]))
         assert error <= case.tolerance
-
-
-def schema_of(case: Case, edges: EdgeMode, directed: bool) -> GraphSchema:
-    features = {"w": 1} if case.edge_weight else {"e": case.edge_width} if case.edge_width else {}
-    return GraphSchema(
-        edges=edges, directed=directed, features={"x": 3}, edge_features=features, missing="hash"
-    )
 
 
 def trained(case: Case) -> nn.Module:

@@ -18,16 +18,19 @@ import torch
 from d3gnn import GraphSchema, LocalEngine
 from d3gnn.events import Element, Event, EventBatch, delete_edge, delete_vertex, edge, feature, vertex
 from d3gnn.events.check import order
-from d3gnn.kernel.aggregators import EdgeArrays, aggregator_types
+from d3gnn.kernel.adjacency import Adjacency
+from d3gnn.kernel.aggregators import EdgeArrays, Messages, aggregator_types
 from d3gnn.kernel.blocks import Block, BlockKind, by_kind, split
 from d3gnn.kernel.operators import Edge, Partition, Vertex
 from d3gnn.kernel.operators import edge as edge_operator
 from d3gnn.kernel.operators import partition as partition_operator
 from d3gnn.kernel.operators import vertex as vertex_operator
+from d3gnn.kernel.operators.part_graph import FollowedGraph
 from d3gnn.kernel.operators.partition import PartitionedBatch
+from d3gnn.kernel.operators.sharing import Shared
 from d3gnn.kernel.topology import Topology, apart
 from d3gnn.kernel.touched import NEVER
-from d3gnn.nn import GNN, SAGEConv
+from d3gnn.nn import GNN, GCNConv, SAGEConv
 from d3gnn.testing import OracleChecker, random_batches
 from d3gnn.types import Array, Ints
 
@@ -109,6 +112,12 @@ def run_all() -> None:
             checker.apply(events)
     checker = make_checker(parts=1)
     for events in large_messages():
+        checker.apply(events)
+    torch.manual_seed(5)
+    # The first layer leaves self-loops out, the second one does not.
+    model = GNN([GCNConv(3, 4, normalize=False), SAGEConv(4, 2, "sum")])
+    checker = OracleChecker(LocalEngine(model, parts=2, schema=SCHEMA))
+    for events in ([*hub_and_ring(), edge(3, 3)], [edge(i, i, time=1) for i in range(4, 9)]):
         checker.apply(events)
 
 
@@ -383,6 +392,46 @@ def new_edges_carry_old_values(patch: Patch) -> None:
     change_aggregator(patch, "add", change)
 
 
+# ---------------------------------------------------------------------- rule 3, with one adjacency per part
+
+
+@breaks("3")
+def later_layers_count_new_edges_among_those_that_stay(patch: Patch) -> None:
+    take = FollowedGraph.take_removes
+    patch.setattr(FollowedGraph, "take_removes", lambda self, topology, reads: take(self, topology, False))
+    patch.setattr(edge_operator, "prefers_pull", lambda *_: False)
+
+
+@breaks("3")
+def later_layers_forget_the_removed_edges(patch: Patch) -> None:
+    take = FollowedGraph.take_removes
+    patch.setattr(
+        FollowedGraph, "take_removes", lambda self, topology, reads: take(self, topology, reads) and None
+    )
+
+
+@breaks("3")
+def later_layers_forget_the_new_edges(patch: Patch) -> None:
+    take = FollowedGraph.take_adds
+
+    def forgetful(self: FollowedGraph, adds: Block) -> Messages:
+        src, dst, slot, time, arrival = take(self, adds)
+        return Messages(src[:0], dst[:0], slot[:0], time[:0], arrival[:0])
+
+    patch.setattr(FollowedGraph, "take_adds", forgetful)
+
+
+@breaks("3")
+def new_edges_stay_hidden_after_a_later_layer(patch: Patch) -> None:
+    patch.setattr(Adjacency, "show", lambda *_: None)
+
+
+@breaks("3")
+def layers_share_their_edges_whether_they_skip_self_loops_or_not(patch: Patch) -> None:
+    graph = Shared.graph
+    patch.setattr(Shared, "graph", lambda self, _: graph(self, True))
+
+
 # ---------------------------------------------------------------------- rule 4: partials
 
 
@@ -484,7 +533,7 @@ def _thin(patch: Patch) -> None:
 
 
 def _whole_parts() -> None:
-    checker = make_checker(parts=1)
+    checker = make_checker(parts=2)  # with one, Vertex reads what it has in common with Edge
     checker.apply(hub_and_ring())
     # 5 loses its in-edges, and every value changes: the part recomputes all destinations.
     checker.apply(

@@ -44,8 +44,17 @@ WIDTHS: Any = {"features": {"x": 1}, "edge_features": {"w": 1}}
 EXPIRING = schemas(edges=("simple", "multi", "keyed"), expiry=True)
 
 
+@pytest.fixture(scope="module")
+def compiled_code() -> None:
+    """Compiled before the time begins to count, which may take minutes."""
+    engine = Engine(GraphSchema(ttl=10, vertex_ttl=10, **WIDTHS))
+    engine.apply([edge(1, 2, [1.0], time=0), feature(1, [1.0], time=0), label(2, 1.0, time=0)])
+    engine.rebuild()
+    engine.apply([delete_vertex(2, time=1), edge(1, 3, time=90), vertex(9, time=100)])
+
+
 @pytest.fixture(autouse=True)
-def end_of_endless_loops() -> Iterator[None]:
+def end_of_endless_loops(compiled_code: None) -> Iterator[None]:
     faulthandler.dump_traceback_later(_SECONDS, exit=True)
     yield
     faulthandler.cancel_dump_traceback_later()

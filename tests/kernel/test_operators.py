@@ -25,6 +25,7 @@ from d3gnn.kernel.blocks import LAST_TOPOLOGY, Block, BlockKind, by_kind, pack, 
 from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import (
     PARTITION,
+    Edge,
     Operator,
     OperatorConfig,
     OperatorId,
@@ -70,6 +71,17 @@ def replace_steps(engine: LocalEngine, step: Step) -> None:
     lane.step = lane_step  # type: ignore[method-assign]
 
 
+def share_nothing(engine: LocalEngine) -> None:
+    """Give each operator of an engine all that it needs, as in several tasks."""
+    (lane,) = engine._chain.lanes
+    lane.operators[:] = [
+        build_operator(id, engine.model, engine.config, engine._state.open) for id in engine.chain.operators
+    ]
+    engine._chain._layers = [None] * len(lane.operators)  # they belong to the operators that were replaced
+    engine.vertices = [operator for operator in lane.operators if isinstance(operator, Vertex)]
+    engine.edges = [operator for operator in lane.operators if isinstance(operator, Edge)]
+
+
 class PackingEngine(LocalEngine):
     """Sends every block as a cluster would: split, packed, shuffled, and read-only at the receiver."""
 
@@ -78,6 +90,7 @@ class PackingEngine(LocalEngine):
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        share_nothing(self)
         replace_steps(self, self._step)
 
     def _step(
@@ -148,14 +161,12 @@ class RelayEngine(LocalEngine):
     def __init__(self, model: GNN, parts: int, schema: GraphSchema, folder: Path) -> None:
         super().__init__(model, parts=parts, schema=schema, arrays=folder)
         self._turns = random.Random(3)
+        share_nothing(self)
         replace_steps(self, self._step)
-        opens = [self._state.open, *(states_in(folder) for _ in range(2))]
-        self._workers = [
-            [build_operator(id, model, self.config, open_state) for id in self.chain.operators]
-            for open_state in opens
-        ]
-        own = self._workers[0]
-        self.vertices = [operator for operator in own if isinstance(operator, Vertex)]
+        own = list(self._chain.operators)
+        self._workers = [own]
+        for open_state in (states_in(folder) for _ in range(2)):
+            self._workers.append([build_operator(each.id, model, self.config, open_state) for each in own])
         for operator in own:
             for part in range(parts):
                 operator.state(part)
@@ -524,9 +535,10 @@ def test_arrays_that_share_rows_stay_equally_long_in_operators(
                 lengths = {len(a.data) for a in (state.values, state.sums, state.count, state.master)}
                 assert len(lengths) == 1
             for masters in engine.vertices:
-                rows = masters.state(part).rows
+                held = masters.state(part)
+                rows = held.rows._replace(root=held._rows[1].data)  # its own, not those that it reads
                 assert {len(column) for column in rows if column.shape[1:] != (0,)} == {len(rows.slot)}
-                _, partial, sums = masters.state(part).partials
+                _, partial, sums = held.partials
                 assert sums.shape[1:] == (0,) or len(partial) == len(sums)
     assert compare(engine, stream.batches(50)).max_relative_error < TOLERANCE
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from d3gnn import HDRF, GraphSchema, Random
-from d3gnn.events import EventBatch, Op, delete_edge, delete_vertex, edge
+from d3gnn.events import Element, Event, EventBatch, Op, delete_edge, delete_vertex, edge, vertex
 from d3gnn.kernel.operators import Partition
-from d3gnn.kernel.partitioners import Partitioner, make_partitioner, partitioner
+from d3gnn.kernel.partitioners import Fennel, Partitioner, make_partitioner, partitioner
 from d3gnn.types import Ints
 
 
@@ -155,8 +155,10 @@ def test_bad_settings_are_refused(settings: dict[str, float]) -> None:
 
 
 def test_unknown_partitioners_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"no partitioner 'metis'; known are hdrf, random"):
-        partitioner("metis")
+    with pytest.raises(
+        ValueError, match=r"no partitioner 'best'; known are clda, fennel, hdrf, metis, random"
+    ):
+        partitioner("best")
 
 
 def test_a_partitioner_may_be_an_object_or_a_name() -> None:
@@ -168,3 +170,65 @@ def test_a_partitioner_may_be_an_object_or_a_name() -> None:
 def test_there_is_at_least_one_part(parts: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Partition(GraphSchema(features={"x": 1}), parts)
+
+
+def test_clda_is_greedy_for_low_degrees_and_hdrf_for_others() -> None:
+    src, dst = power_law(4, 3000, 400)
+    naive, vertices = NaiveHDRF(4, 2.0, 1.0), set[int]()
+    chosen = parts_of("clda", 4, src, dst)
+    greedy = 0
+    for k, (u, v, part) in enumerate(zip(src.tolist(), dst.tolist(), chosen, strict=True)):
+        vertices |= {u, v}
+        if (naive.degree[u] + naive.degree[v] + 2) * len(vertices) <= 2 * (k + 1):
+            greedy += 1
+            held = [(p in naive.replicas[u]) + (p in naive.replicas[v]) for p in range(4)]
+            equal = [p for p in range(4) if held[p] == max(held)]
+            assert part == min(equal, key=lambda p: naive.load[p])
+        else:
+            scores = naive.scores(u, v)
+            assert scores[part] == pytest.approx(max(scores))
+        naive.put(u, v, part)
+    assert 20 < greedy < 2900
+
+
+def test_fennel_places_vertices_with_their_neighbours() -> None:
+    """Straight from the paper's equation, on a stream of vertices with neighbourhoods."""
+    rng, parts, gamma, slack = np.random.default_rng(3), 4, 1.5, 3.0
+    partition = Partition(GraphSchema(features={"x": 1}), parts, Fennel(gamma, slack))
+    placed: dict[int, int] = {}
+    masters, edges = [0] * parts, 0
+    for v in range(300):
+        known = sorted({int(w) for w in rng.integers(0, max(v, 1), 4)} & placed.keys())
+        found = Counter(placed[w] for w in known)
+        n, m = len(placed) + 1, edges + 1
+        alpha = np.sqrt(parts) * m / n**gamma
+        scores = [found[p] - alpha * gamma * masters[p] ** (gamma - 1) for p in range(parts)]
+        fits = [p for p in range(parts) if masters[p] < slack * n / parts + 1]
+        batch = EventBatch.of([vertex(v, neighbours=known, time=v)])
+        log = partition.process(batch, 1).entry
+        part = int(log.part[0])
+        assert part in fits
+        assert scores[part] == pytest.approx(max(scores[p] for p in fits))
+        if edges > 20:  # before, parts are full at once
+            assert all(log.part[1 + i] in (part, placed[w]) for i, w in enumerate(known))
+        placed[v] = part
+        masters[part] += 1
+        edges += len(known)
+
+
+def test_a_vertex_stream_has_fewer_replicas_than_its_edges_alone() -> None:
+    rng, size = np.random.default_rng(5), 100  # eight communities, in random order
+    order, seen, rows = rng.permutation(8 * size), dict[int, list[int]](), list[Event]()
+    for v in order.tolist():
+        community = seen.setdefault(v // size, [])
+        near = {int(w) for w in rng.choice(community, 5)} if community else set[int]()
+        rows.append(vertex(v, neighbours=sorted(near), time=len(rows)))
+        community.append(v)
+    whole = EventBatch.of(rows)
+    edges = whole.take(np.flatnonzero(whole.element == Element.EDGE))
+    replication = []
+    for batch in (whole, edges):
+        partition = Partition(GraphSchema(features={"x": 1}), 8, "fennel")
+        partition.process(batch, 1)
+        replication.append(partition.replication_factor)
+    assert replication[0] < 0.9 * replication[1]

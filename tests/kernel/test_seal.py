@@ -10,6 +10,8 @@ import pytest
 
 from d3gnn.kernel import mapped_state
 from d3gnn.kernel.mapped_state import MappedPartState, seal
+from d3gnn.kernel.operators import PARTITION, OperatorId
+from d3gnn.runtime.state_backend import MappedBackend
 
 
 def make(folder: Path) -> None:
@@ -60,6 +62,25 @@ def test_damage_to_sealed_arrays_is_noticed(
     assert state.version == (0, 0)
     assert not state.array("second", np.int64).data.any()
     assert f"the arrays in {tmp_path} were damaged after the last run" in caplog.text
+
+
+def test_a_process_that_has_the_arrays_open_notices_it_too(tmp_path: Path) -> None:
+    opened: list[OperatorId] = []
+    backend = MappedBackend(tmp_path, on_open=opened.append)
+    state = backend.open(PARTITION, 0)
+    array = state.array("first", np.int64)
+    array.reserve(10)
+    state.commit(3, 5)
+    for damaged in (False, True):
+        assert seal(backend.folder(PARTITION, 0))
+        if damaged:
+            flip(backend.folder(PARTITION, 0) / "first.array", 13)
+        state = backend.open(PARTITION, 0)
+        assert (state.version, len(opened)) == (((0, 0), 2) if damaged else ((3, 5), 1))
+        state.begin()
+        state.commit(3, 6)
+        state.commit(3, 5)
+    backend.close()
 
 
 @pytest.mark.parametrize("change", ["begin", "grow"])

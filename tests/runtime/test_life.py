@@ -22,7 +22,7 @@ from d3gnn.runtime.fork import fork
 from d3gnn.runtime.rollout import deploy
 from d3gnn.runtime.verify import held_embeddings, stored_plan
 from d3gnn.store.store import Store
-from d3gnn.testing import event_batches, schemas
+from d3gnn.testing import event_batches, random_batches, schemas
 from d3gnn.testing.in_process import QUERY, InProcessPipeline
 from d3gnn.windows import Tumbling
 
@@ -227,3 +227,20 @@ def test_a_deployed_model_is_used_by_a_query_that_takes_over(tmp_path: Path) -> 
     life.apply(LATE)
     life.adopt()
     life.apply([edge(1, 4, time=29)])
+
+
+@pytest.mark.parametrize("edges", ["simple", "multi"])
+def test_sealed_arrays_are_used_and_damaged_ones_rebuilt_before_they_decide(
+    tmp_path: Path, edges: Any
+) -> None:
+    schema = GraphSchema(edges=edges, features={"x": 2}, edge_features={"w": 1}, ttl=50, vertex_ttl=60)
+    pipeline = InProcessPipeline(tmp_path, schema)
+    batches = list(random_batches(schema, seed=3, n_batches=6, batch_size=40, n_vertices=20))
+    for b, batch in enumerate(batches):
+        assert pipeline.run(b, batch).metrics["refreshed"] == (b in (3, 5))
+        assert pipeline.error(batches[: b + 1]) <= TOLERANCE
+        if b < 5:
+            pipeline.seal()
+        if b in (2, 4):
+            for file in pipeline.arrays.glob(f"{QUERY}/partition/0/*.array"):
+                file.write_bytes(bytes(byte ^ 1 for byte in file.read_bytes()))

@@ -14,10 +14,11 @@ from d3gnn import GraphSchema
 from d3gnn.events import EventBatch
 from d3gnn.kernel.mapped_state import StateLost
 from d3gnn.kernel.operators import PARTITION, OperatorId
+from d3gnn.runtime.rebuild_progress import RebuildProgress, read_rebuild
 from d3gnn.store.runs import RUNS, Run, RunIsOver, begin_run, newest_run, run_of
 from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
-from d3gnn.testing.in_process import InProcessPipeline, route
+from d3gnn.testing.in_process import QUERY, InProcessPipeline, route
 
 SCHEMA = GraphSchema(features={"x": 3})
 BATCHES = list(random_batches(SCHEMA, seed=5, n_batches=6, batch_size=40, n_vertices=25))
@@ -266,3 +267,23 @@ def test_an_empty_task_before_the_one_with_the_events(pipeline: InProcessPipelin
     pipeline.run(1, BATCHES[1], query_run=run)
     assert pipeline.run(1, BATCHES[1], query_run=run).metrics == KEPT
     check(pipeline, *BATCHES[:2])
+
+
+def test_a_rebuild_shows_its_steps(pipeline: InProcessPipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    step = RebuildProgress.step
+
+    def noted(self: RebuildProgress, name: str) -> None:
+        step(self, name)
+        steps.append(read_rebuild(self._folder).rpartition(": ")[2])
+
+    monkeypatch.setattr(RebuildProgress, "step", noted)
+    refresh(pipeline)
+    assert steps[:2] == [
+        f"{name} (step {i} of {3 if pipeline.tasks == 1 else 7})"
+        for i, name in [(1, "reading the log"), (2, "partition")]
+    ]
+    names = [text.partition(" (")[0] for text in steps[2:]]
+    operators = ["vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"]
+    assert names == (["operators"] if pipeline.tasks == 1 else [name for name in operators for _ in range(2)])
+    assert read_rebuild(pipeline.arrays / QUERY) == ""

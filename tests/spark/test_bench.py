@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from d3gnn.bench import ThroughputSettings, measure_throughput, synthetic_workload
+from d3gnn.bench import (
+    RecoverySettings,
+    ThroughputSettings,
+    measure_recovery,
+    measure_throughput,
+    synthetic_workload,
+)
 from d3gnn.sources import SyntheticStream
 
 
@@ -28,3 +34,17 @@ def test_throughput(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
     assert set(result.bytes_per_edge) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
     assert not list(tmp_path.iterdir())
     assert spark.range(3).count() == 3, "an existing session is not stopped"
+
+
+def test_recovery(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    workload = synthetic_workload(SyntheticStream(600, vertices=40, seed=1, deletes=0.2))
+    settings = RecoverySettings(load=300, batch=200, width=4)
+    result = measure_recovery(workload, settings)
+    assert result.max_relative_error is not None
+    assert result.max_relative_error < 1e-5
+    assert result.refreshed == 1
+    assert result.rows >= result.vertices == 40
+    assert result.log_entries == -(-(workload.events - 200) // 300) + 1
+    assert result.seconds > result.restart_seconds > 0
+    assert not list(tmp_path.iterdir())

@@ -35,6 +35,13 @@ def test_link_prediction(spark: SparkSession, tmp_path: Path, capsys: pytest.Cap
     assert areas[-1] > 0.85 > areas[0]
 
 
+def test_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("drift", tmp_path, capsys)
+    once, again = map(float, re.findall(r"accuracy ([0-9.]+)", out))
+    assert once < 0.5 < 0.9 < again
+    assert "drift after" in out
+
+
 def test_every_example_is_run() -> None:
     here = Path(__file__).read_text()
     for script in EXAMPLES.glob("*.py"):

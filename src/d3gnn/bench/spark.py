@@ -19,7 +19,7 @@ from d3gnn.events import EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.adjacency import Adjacency, peek_edge_count
 from d3gnn.kernel.operators import OperatorId
-from d3gnn.kernel.operators.part_graph import ADJACENCIES
+from d3gnn.kernel.operators.sharing import ADJACENCIES
 from d3gnn.nn import GNN
 from d3gnn.pipeline import StreamingGNN
 from d3gnn.runtime.metrics import by_part, metrics
@@ -45,7 +45,7 @@ class SparkRun:
 
     def __init__(self, plan: Plan, model: GNN, progress: list[Any]) -> None:
         self.model, self.schema, self.parts = model, plan.config.schema, plan.parts
-        self._plan = plan
+        self._plan, self.store = plan, plan.store
         self._runtime = Worker(plan, Store(plan.store).owner())
         self.progress = progress
         self.times = batch_seconds(progress)
@@ -185,6 +185,12 @@ class SparkPipeline:
     @property
     def plan(self) -> Plan:
         return stored_plan(str(self.gnn.store))
+
+    @property
+    def files(self) -> EventFiles:
+        """The files that it was fed from."""
+        assert self._files is not None, "feed it first"
+        return self._files
 
     def feed(self, batches: Iterable[EventBatch], on_progress: OnProgress = no_progress) -> list[Any]:
         """Process the batches; Spark's progress of each batch that had events."""

@@ -47,8 +47,11 @@ def suite(data: Path | None, *, quick: bool = False) -> Iterator[list[str]]:
     yield ["stages", *main, "--batch", "20000", "--timed", "20", "--warm-up", "60"]
     small = _stream(data, "sx-mathoverflow") or ["--synthetic", "200000"]
     yield ["windows", *small, "--batch", "500", "--parts", "4"]
-    yield ["partitioner", "--edges-count", str(_SMALL)]
+    for name in ("sx-mathoverflow", "ogbn-arxiv"):
+        of_file = _stream(data, name) or ["--edges-count", "200000"]
+        yield ["partitioners", *of_file]
     yield ["expiry"]
+    yield ["recovery"]
     yield ["latency", "--rate", "10000", "--seconds", "30" if quick else "40"]
     yield ["growth", "--stored", "100000,1000000"]
     if quick:

@@ -8,6 +8,7 @@ import typer
 
 from d3gnn.cli import bench
 from d3gnn.cli.clean import clean
+from d3gnn.cli.compact import compact
 from d3gnn.cli.compact_output import compact_output
 from d3gnn.cli.demo import demo
 from d3gnn.cli.forget import forget
@@ -16,7 +17,9 @@ from d3gnn.cli.generate import generate
 from d3gnn.cli.help import help_of
 from d3gnn.cli.models import models
 from d3gnn.cli.repair import repair
+from d3gnn.cli.repartition import repartition
 from d3gnn.cli.run import run
+from d3gnn.cli.train import train
 from d3gnn.cli.verify import verify
 
 __all__ = ["app"]
@@ -29,7 +32,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, run, generate, verify, repair, clean, models, compact_output, fork, forget):
+for command in (
+    demo, run, generate, verify, repair, clean, models, train, compact_output, compact, fork, repartition,
+    forget,
+):  # fmt: skip
     app.command(help=help_of(command))(command)
 app.add_typer(bench.app, name="bench")
 

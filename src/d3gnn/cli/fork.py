@@ -120,7 +120,7 @@ def fork(
             made = write(
                 absolute(old), f"{absolute(new)}/{STORE}", name=name or settings["name"],
                 parts=settings["parts"] if parts is None else parts, partitioner=placed, schema=schema,
-                batch=batch, history=history, fill=filled, means=rule == "mean", progress=_bar(shown),
+                batch=batch, history=history, fill=filled, means=rule == "mean", progress=progress_bar(shown),
             )  # fmt: skip
     if json:
         print_json({"command": "fork", **vars(made)})
@@ -137,7 +137,7 @@ def fork(
         console.print(f"{made.lacking:,} vertices lack a feature", soft_wrap=True)
 
 
-def _bar(shown: ExitStack) -> Callable[[int, int], None]:
+def progress_bar(shown: ExitStack) -> Callable[[int, int], None]:
     """A progress bar that appears with the first report."""
     report: Callable[[int], None] | None = None
 

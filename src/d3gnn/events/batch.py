@@ -32,6 +32,7 @@ from d3gnn.events.columns import (
 )
 from d3gnn.events.event import NO_TIME, Element, Event, Op
 from d3gnn.events.keys import IntKeys, Keys, concat_keys, keys_from_arrow, keys_of, null_keys
+from d3gnn.events.neighbours import NEIGHBOURS, expanded, expanded_table
 from d3gnn.types import Array, Floats, Ints, Ints32, Small
 
 _COLUMNS = [
@@ -121,7 +122,9 @@ class EventBatch:
     def _from_rows(rows: list[Event]) -> EventBatch:
         rows = with_integer_times(rows)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(Event._fields)
-        op, element, src, dst, key, feature, value, time, arrival, partition, offset, ttl = columns
+        op, element, src, dst, key, feature, value, time, arrival, partition, offset, ttl, near = columns
+        if any(near):
+            return EventBatch._from_rows(expanded(rows))
         names, codes = encode_names(feature)
         lengths = [0 if v is None else len(v) for v in value]
         flat = [x for v in value if v is not None for x in v]
@@ -150,10 +153,13 @@ class EventBatch:
         """A batch from an Arrow table with the columns of `Event`, of which only `src` is required.
 
         Without `op` every row is a create. Without `element` every row is an edge if there is a column `dst`,
-        else a vertex. A null there means the same as no column.
+        else a vertex. A null there means the same as no column. `neighbours` is a list of ids for each new
+        vertex, to which it has edges.
         """
         if isinstance(table, pa.RecordBatch):
             table = pa.Table.from_batches([table])
+        if NEIGHBOURS in table.column_names:
+            table = expanded_table(table)
         n, has = table.num_rows, set(table.column_names)
         if "src" not in has:
             raise ValueError(f"events need a column 'src'; these have {', '.join(table.column_names)}")

@@ -51,6 +51,7 @@ class Event(NamedTuple):
 
     `time` and `arrival` are microseconds since 1970, any other integers that order the events, or datetimes.
     `ttl` is the lifetime of an edge that expires earlier or later than others, in the unit of `time`.
+    `neighbours` of a new vertex are short for edges from it, which follow it: a vertex stream.
 
     >>> Event("create", "edge", "ann", "bob", time=1)
     create edge ann -> bob at 1
@@ -68,6 +69,7 @@ class Event(NamedTuple):
     partition: int | None = None
     offset: int | None = None
     ttl: int | None = None
+    neighbours: Sequence[Key] | None = None
 
     def __repr__(self) -> str:
         text = f"{self.op} {self.element} {self.src}"
@@ -75,6 +77,8 @@ class Event(NamedTuple):
         text += f" #{self.key}" if self.key is not None else ""
         if self.value is not None:
             text += f" {self.feature or DEFAULT_FEATURE}={list(self.value)}"
+        if self.neighbours:
+            text += f" -> {', '.join(map(str, self.neighbours))}"
         return f"{text} at {self.time}"
 
 

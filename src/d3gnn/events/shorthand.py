@@ -16,13 +16,20 @@ from d3gnn.events.keys import Key
 Value = Sequence[float]
 
 
-def vertex(id: Key, value: Value | None = None, *, time: Time = 0, name: str | None = None) -> Event:
-    """Create a vertex, with a feature if a value is given.
+def vertex(
+    id: Key,
+    value: Value | None = None,
+    *,
+    time: Time = 0,
+    name: str | None = None,
+    neighbours: Sequence[Key] | None = None,
+) -> Event:
+    """Create a vertex, with a feature if a value is given, and with edges to its `neighbours`.
 
     >>> vertex("ann", [0.5, 1.0], time=3)
     create vertex ann x=[0.5, 1.0] at 3
     """
-    return Event("create", "vertex", id, value=value, time=time, feature=name)
+    return Event("create", "vertex", id, value=value, time=time, feature=name, neighbours=neighbours)
 
 
 def delete_vertex(id: Key, *, time: Time = 0) -> Event:

@@ -2,7 +2,7 @@
 
 An edge has a slot, which Partition chose. For each direction, the edges of a vertex are contiguous in a
 pool: a segment that moves to the pool's end, with twice the room, when it is full. The gaps that moved
-segments leave are removed once they are more than half of the pool.
+segments leave are removed once they are more than a third of the pool.
 """
 
 from __future__ import annotations
@@ -158,12 +158,12 @@ class Adjacency:
         return edges[:, SRC], edges[:, DST], edges[:, IN_PLACE] > 0
 
     def _compact(self, k: int, wanted: int) -> int:
-        """Remove the gaps of one pool if they are more than half of it; returns how much of it is in use
+        """Remove the gaps of one pool if they are more than a third of it; returns how much of it is in use
         then.
         """
         used, segments = int(self._counters[k]), self._segments[k].data
         in_use = int(segments[:, ROOM].sum(dtype=np.int64))
-        if used + wanted < _COMPACT_FROM or 2 * in_use > used:
+        if used + wanted < _COMPACT_FROM or 3 * in_use > 2 * used:
             return used
         _compact(np.argsort(segments[:, BEGIN], kind="stable"), segments, self._pools[k].data)
         self._counters[k] = in_use

@@ -22,7 +22,7 @@ from d3gnn.kernel.operators.decisions import (
 )
 from d3gnn.kernel.operators.gather import gather_survivors
 from d3gnn.kernel.operators.graph_state import DELETED, Graph
-from d3gnn.kernel.operators.partition import Partition
+from d3gnn.kernel.operators.partition import Partition, PartitionedBatch
 from d3gnn.kernel.operators.vertex_deletes import kept_deletes
 from d3gnn.kernel.partitioners.base import CODE, MASTER_PART
 from d3gnn.types import Array
@@ -39,9 +39,13 @@ def compact(entries: Sequence[LogEntry], schema: GraphSchema, parts: int) -> Log
         return None
     whole = LogEntry.concat(entries)
     partition = Partition(schema, parts, "random")
-    events = whole.events
-    decisions = partition.process(events, 0, replay=whole.part).decisions
-    graph, feature = partition.graph(), feature_index(events, schema)
+    return compacted(whole, partition, partition.process(whole.events, 0, replay=whole.part))
+
+
+def compacted(whole: LogEntry, partition: Partition, result: PartitionedBatch) -> LogEntry:
+    """As `compact`, where Partition has just processed the whole log as one batch, with this result."""
+    events, decisions = whole.events, result.decisions
+    graph, feature = partition.graph(), feature_index(events, partition.schema)
     pieces = [
         _deletes(graph, partition),
         _vertices(events, decisions, graph, partition),

@@ -93,7 +93,7 @@ class EdgeTable:
     def _reclaim(self, more: int, live: Ints32, vertex: Ints32, parts: Ints) -> None:
         """Free the records of deleted vertices and rebuild the table."""
         kept = _free_dead(self.views(), live, vertex, parts)
-        self._table.reserve(1 << int(4 * (kept + more) - 1).bit_length())
+        self._table.reserve(1 << int(3 * (kept + more) - 1).bit_length())
         self._table.clear()
         # The array grows in proportion, so its length need not be a power of two.
         self._counters[MASK] = (1 << (len(self._table.data).bit_length() - 1)) - 1

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import secrets
 import time
 import weakref
 import zlib
@@ -69,7 +70,7 @@ def seal(folder: str | Path) -> bool:
         if header[:2].tolist() != [MAGIC, LAYOUT] or header[DIRTY]:
             return False
         if not header[SEAL]:
-            header[SEAL] = _checksum(folder, header)
+            header[SEAL] = _checksum(folder, header, 1 + secrets.randbelow(2**30))
         return True
     finally:
         os.close(file)
@@ -88,10 +89,12 @@ def _lock_soon(file: int) -> bool:
             return True
 
 
-def _checksum(folder: Path, header: Ints) -> int:
-    """A checksum, which is not 0, of the names and contents of all arrays, and of the header."""
+def _checksum(folder: Path, header: Ints, number: int) -> int:
+    """A checksum of the names and contents of all arrays, and of the header. The number in front of it makes
+    every seal another one.
+    """
     # Words between the version and the counters may change between batches.
-    found = zlib.crc32(np.concatenate([header[:8], header[16:]]).tobytes())
+    found = zlib.crc32(np.concatenate([header[:8], header[16:]]).tobytes(), number)
     for path in sorted(folder.glob("*.array")):
         file = open_file(path)
         try:
@@ -101,7 +104,7 @@ def _checksum(folder: Path, header: Ints) -> int:
                 found = zlib.crc32(map_file(file, size).data, found)
         finally:
             os.close(file)
-    return 1 << 32 | found
+    return number << 32 | found
 
 
 class StateLost(RuntimeError):
@@ -142,16 +145,20 @@ class MappedPartState(PartState):
         if self._header[0] != MAGIC:
             raise StateLost(f"{self.folder} holds other files than arrays: choose another folder")
         self.generation = int(self._header[GENERATION])
+        #: The newest seal that this process has compared.
+        self._compared = int(self._header[SEAL])
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Exclude all other processes of the host; maps the arrays again that they have grown."""
         fcntl.flock(self._file, fcntl.LOCK_EX)
+        self._holds_lock = True
         try:
             if self._arrays:
                 self.remap_grown()
             yield
         finally:
+            self._holds_lock = False
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def reset(self) -> None:
@@ -161,10 +168,23 @@ class MappedPartState(PartState):
         self._header[GENERATION] += 1
         self.generation = int(self._header[GENERATION])
 
+    def was_damaged(self) -> bool:
+        """Whether the arrays were sealed since this process opened them, and are not as they were: then they
+        must be opened again, which makes them empty.
+        """
+        # Opening them again needs the lock, which must not be taken twice.
+        if self._holds_lock or self._header[SEAL] in (0, self._compared):
+            return False
+        with self.locked():
+            if self._is_damaged():
+                return True
+            self._compared = int(self._header[SEAL])
+        return False
+
     def _is_damaged(self) -> bool:
         """Whether sealed arrays are not as they were."""
         kept = int(self._header[SEAL])
-        return kept != 0 and kept != _checksum(self.folder, self._header)
+        return kept != 0 and kept != _checksum(self.folder, self._header, kept >> 32)
 
     def _lacks_files(self) -> bool:
         """Whether array files were deleted or cut and the header was not, for example by a cleaner of

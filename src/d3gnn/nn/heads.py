@@ -84,6 +84,10 @@ class PairHead(BaseHead):
         """The score of each pair of rows: [n, width], [n, width] -> [n]."""
         raise NotImplementedError
 
+    def logit(self, src: Tensor, dst: Tensor) -> Tensor:
+        """What training for links compares: the larger, the likelier an edge is. The score, by default."""
+        return self.score(src, dst)
+
 
 #: How a `LinkPredictor` combines two embeddings.
 COMBINE = ("product", "cat")
@@ -110,10 +114,13 @@ class LinkPredictor(PairHead):
         self.combine = combine
 
     def score(self, src: Tensor, dst: Tensor) -> Tensor:
+        return torch.sigmoid(self.logit(src, dst))
+
+    def logit(self, src: Tensor, dst: Tensor) -> Tensor:
         if isinstance(self.net, nn.Identity):
-            return torch.sigmoid((src * dst).sum(1))
+            return (src * dst).sum(1)
         combined = src * dst if self.combine == "product" else torch.cat([src, dst], 1)
-        return torch.sigmoid(cast(Tensor, self.net(combined))[:, 0])
+        return cast(Tensor, self.net(combined))[:, 0]
 
 
 #: Measures of similarity.

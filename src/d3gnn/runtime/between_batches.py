@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 
 from d3gnn.kernel.mapped_state import StateLost
 from d3gnn.kernel.operators import PARTITION, OperatorId
-from d3gnn.kernel.operators.part_graph import ADJACENCIES
+from d3gnn.kernel.operators.sharing import ADJACENCIES
 from d3gnn.runtime.chain_worker import SHARED
 from d3gnn.runtime.in_use import is_in_use
 from d3gnn.runtime.plan import Plan

@@ -22,7 +22,7 @@ from d3gnn.kernel.operators import (
 )
 from d3gnn.kernel.operators.base import BatchContext, OpenState
 from d3gnn.kernel.operators.layer_step import LayerStep
-from d3gnn.kernel.operators.part_graph import SharedGraphs
+from d3gnn.kernel.operators.sharing import Shared
 from d3gnn.kernel.topology import NO_TOPOLOGY, Topology
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.batch import run_operator
@@ -76,8 +76,8 @@ class Chain:
         self.part_seconds = [0.0] * parts
         self.lanes = []
         for begin, end in pairwise(bounds):
-            graphs = SharedGraphs(open_state)  # the operators of a lane run one after the other
-            operators = [build_operator(id, model, config, open_state, graphs) for id in self.spec.operators]
+            shared = Shared(open_state)  # the operators of a lane run one after the other
+            operators = [build_operator(id, model, config, open_state, shared) for id in self.spec.operators]
             self.lanes.append(Lane(range(begin, end), operators, self.part_seconds))
         #: Those of the first lane: they show the state of all parts, and the counts of their own.
         self.operators = self.lanes[0].operators

@@ -15,10 +15,11 @@ from typing import Any
 from d3gnn.kernel.blocks import Block
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import PARTITION, Operator, OperatorId
-from d3gnn.kernel.operators.part_graph import ADJACENCIES
+from d3gnn.kernel.operators.sharing import ADJACENCIES
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
 from d3gnn.runtime.packets import Packets
+from d3gnn.runtime.rebuild_progress import OPERATORS, RebuildProgress
 from d3gnn.runtime.version import BatchVersion
 from d3gnn.runtime.worker import INTERRUPTED, OperatorMetrics, Worker
 
@@ -33,6 +34,10 @@ class ChainWorker(Worker):
     def chain(self) -> Chain:
         """The operators behind Partition."""
         return Chain(self.model, self.plan.config, self.state.open, self.plan.threads)
+
+    @cached_property
+    def rebuild(self) -> RebuildProgress:
+        return RebuildProgress(self.folder, [OPERATORS])
 
     def close(self) -> None:
         self._drop_chain()
@@ -65,6 +70,7 @@ class ChainWorker(Worker):
         """Run the chain on what Partition sends, keep its output, and stamp the version, in this order."""
         parts = list(self.states_behind())
         if version.refresh:
+            self.rebuild.step(OPERATORS)
             for each in parts:
                 each.reset()
         _ = self.model  # its errors are not those of arrays
@@ -79,6 +85,8 @@ class ChainWorker(Worker):
             if each.version != (version.epoch, SHARED):
                 each.commit(version.epoch, SHARED)
         state.commit(version.epoch, version.batch + 1)
+        if version.refresh:
+            self.rebuild.end()
         self._metrics = self._metrics_since(before, version)
         return packets
 

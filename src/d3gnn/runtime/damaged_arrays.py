@@ -1,7 +1,7 @@
 """Errors over damaged arrays.
 
-Arrays are a cache without checksums, since they change in every batch. Where a value in them was damaged, an
-operator may fail in many ways; the error must then say which files to look at.
+Arrays are a cache without checksums while a query runs, since they change in every batch. Where a value in
+them was damaged, an operator may fail in many ways; the error must then say which files to look at.
 """
 
 from __future__ import annotations

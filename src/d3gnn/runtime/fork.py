@@ -13,6 +13,7 @@ from d3gnn.events import GraphSchema, Reason
 from d3gnn.events.event import NO_TIME
 from d3gnn.kernel.evolution import Evolution, Fill, Repartition, SchemaChangeRefused, for_streaming
 from d3gnn.kernel.log import LogEntry
+from d3gnn.kernel.operators import Partition
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.runtime.store_settings import store_settings
 from d3gnn.store.entry import EntryMeta
@@ -20,7 +21,7 @@ from d3gnn.store.graph_log import NO_ENTRY, GraphLog, open_store
 from d3gnn.store.sealed_json import to_json
 from d3gnn.store.store import FORK, Store, StoreError
 
-__all__ = ["Forked", "Progress", "fork"]
+__all__ = ["Forked", "Progress", "fork", "replication_factor"]
 
 #: Called with the events that are done, and with all.
 Progress = Callable[[int, int], None]
@@ -115,6 +116,15 @@ def fork(
         made.lacking,
         dict(made.skipped),
     )
+
+
+def replication_factor(source: str | os.PathLike[str], batch: int | None = None) -> float:
+    """Replicas per vertex of the graph in a store after a batch (the newest, unless given)."""
+    store = open_store(source)
+    partition = Partition(GraphSchema(**store.settings["schema"]), store.settings["parts"], "random")
+    for entry in GraphLog(store).entries(batch):
+        partition.process(entry.events, 0, replay=entry.part)
+    return partition.replication_factor
 
 
 class _Writer:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 from d3gnn.events import Event, EventBatch, GraphSchema, Key
 from d3gnn.events.keys import IntKeys, Keys, StringKeys, keys_of
 from d3gnn.kernel.alerts import Alerts
+from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.mapped_state import MappedPartState
 from d3gnn.kernel.operators import (
     PARTITION,
@@ -28,18 +30,26 @@ from d3gnn.kernel.operators.base import IMMEDIATE
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.partitioners import Partitioner
 from d3gnn.kernel.windows import Clock, Windows, check_time, pair_of
+from d3gnn.kernel.windows.clock import Clocks
 from d3gnn.kernel.windows.pending import Pending
 from d3gnn.nn.model import GNN
 from d3gnn.private import resolved
 from d3gnn.runtime.chain import Chain
 from d3gnn.runtime.coordinator import NO_EVENTS, PlannedBatch
 from d3gnn.runtime.local_coordinator import LocalCoordinator
+from d3gnn.runtime.local_scoring import LocalScorer
+from d3gnn.runtime.local_training import TrainingResult, check_replaces, train_engine
 from d3gnn.runtime.lookup import vertex_values
 from d3gnn.runtime.output import OutputSpec
 from d3gnn.runtime.saved_engine import SavedEngine, save_engine
 from d3gnn.runtime.state_backend import MappedBackend, MemoryBackend, StateBackend
 from d3gnn.runtime.updates import Updates
 from d3gnn.store.named_ids import NamedIds
+from d3gnn.training.live_parts import LiveGraph
+from d3gnn.training.loop import Epoch
+from d3gnn.training.metrics import Metrics
+from d3gnn.training.scoring import Scoring
+from d3gnn.training.settings import Training
 from d3gnn.types import Floats
 
 
@@ -73,6 +83,8 @@ class LocalEngine:
     threads:
         Threads that run parts side by side, where a batch is large enough. Use at least as many parts. The
         embeddings do not depend on it, bit for bit.
+    scoring:
+        Score predictions by the labels that arrive; see `d3gnn.training.Scoring`.
     partition_threads:
         Threads that choose the parts of large batches of new edges. With more than one, the parts differ from
         run to run, and with them the last bits of embeddings.
@@ -103,9 +115,12 @@ class LocalEngine:
         alerts: Alerts | None = None,
         emit: Emit = "head",
         threads: int = 1,
+        scoring: Scoring | None = None,
         partition_threads: int = 1,
     ) -> None:
-        self.model = model = GNN.check(model).prepared()
+        #: As it was given: weights that are laid out for inference cannot be trained.
+        self.trainable = copy.deepcopy(GNN.check(model))
+        self.model = model = self.trainable.prepared()
         reduce, forward = pair_of(window)
         config = OperatorConfig(
             parts, schema or GraphSchema(), reduce, forward, clock, min_change, alerts, emit
@@ -122,14 +137,22 @@ class LocalEngine:
             self.chain.pairs, partition_threads,
         )  # fmt: skip
         self._coordinator = LocalCoordinator(self.partition, config)
-        self._chain = Chain(model, config, self._state.open, threads)
-        operators = self._chain.operators
-        self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
-        #: Those of layers: without Edge 0, which counts degrees.
-        self.edges = [operator for operator in operators if isinstance(operator, Edge)][-len(model.layers) :]
+        self._threads = threads
+        self._build_chain()
+        self._scorer = (
+            None if scoring is None else LocalScorer(scoring, self.trainable, self.partition, config)
+        )
         #: The context of the current batch.
         self.context = IMMEDIATE
         self._partition_seconds = 0.0
+
+    def _build_chain(self) -> None:
+        self._chain = Chain(self.model, self.config, self._state.open, self._threads)
+        operators = self._chain.operators
+        self.vertices = [operator for operator in operators if isinstance(operator, Vertex)]
+        edges = [operator for operator in operators if isinstance(operator, Edge)]
+        #: Those of layers: without Edge 0, which counts degrees.
+        self.edges = edges[-len(self.model.layers) :]
 
     def __repr__(self) -> str:
         return f"LocalEngine({self.model}, parts={self.parts}, vertices={len(self)}, batch={self.batch})"
@@ -165,6 +188,60 @@ class LocalEngine:
         self.partition.types, self.partition.watermark = types, watermark
         planned = self._coordinator.rebuild(self.batch, NO_EVENTS, self._coordinator.clocks.batch)
         return self._run(planned, NO_EVENTS)
+
+    def train(
+        self,
+        training: Training | None = None,
+        *,
+        progress: Callable[[Epoch], None] | None = None,
+    ) -> TrainingResult:
+        """Train the model on the current graph and its labels, and use it from now on.
+
+        The gradient is exactly that of a static pass over the whole graph. Afterwards all embeddings are
+        recomputed, by a refresh; the result has the updates that it emitted.
+
+        training:
+            Epochs, loss, optimiser and so on.
+        progress:
+            Called after every epoch, with its loss and scores.
+
+        >>> from d3gnn import LocalEngine, Training, events
+        >>> from d3gnn.nn import Classifier, GraphSAGE
+        >>> engine = LocalEngine(GraphSAGE(4, 8, num_layers=2, out_channels=2, seed=0, head=Classifier()))
+        >>> _ = engine.apply([events.edge(i, (i * 7) % 20, time=1) for i in range(20)])
+        >>> _ = engine.apply([events.label(i, i % 2, time=2) for i in range(20)])
+        >>> result = engine.train(Training(epochs=30, holdout=0))
+        >>> result.trained.epochs[-1].loss < result.trained.epochs[0].loss
+        True
+        """
+        result = train_engine(self, training or Training(), progress)
+        if self._scorer is not None:
+            self._scorer.scorer.trained(self.trainable)
+        return result
+
+    def training_due(self) -> str | None:
+        """Why a training is due, by the trigger of `scoring=`; None if it is not."""
+        return None if self._scorer is None else self._scorer.scorer.due
+
+    def scores(self) -> dict[str, Metrics]:
+        """Prequential scores, with `scoring=`: `recent`, over the window, and in `total`."""
+        return {} if self._scorer is None else self._scorer.scorer.metrics()
+
+    def use(self, model: GNN) -> Updates:
+        """Replace the model by another one with the same chain of operators and the same widths: rebuilds all
+        state.
+        """
+        check_replaces(GNN.check(model), self.trainable)
+        self.trainable = copy.deepcopy(model)
+        self.model = self.trainable.prepared()
+        self._chain.close()
+        self._build_chain()
+        return self.refresh()
+
+    def live_graph(self) -> LiveGraph:
+        """The graph as training reads it; valid until the next batch."""
+        edges = [operator for operator in self._chain.operators if isinstance(operator, Edge)]
+        return LiveGraph(self.model, self.partition, self.vertices[0], edges)
 
     def forget(self, ids: Iterable[Key]) -> Updates:
         """Erase vertices with all their edges, so that no state names them, and rebuild all state."""
@@ -244,10 +321,16 @@ class LocalEngine:
         engine = LocalEngine(saved.model, arrays=arrays, **saved.arguments)
         engine.batch, engine.partition.types = saved.batch, saved.types
         engine.partition.watermark = saved.watermark
-        engine._coordinator.restore(saved.graph, saved.clocks)
         if saved.graph is not None:
-            engine.refresh()
+            engine.restore(saved.graph, saved.clocks)
+        else:
+            engine._coordinator.restore(None, saved.clocks)
         return engine
+
+    def restore(self, graph: LogEntry, clocks: Clocks | None = None) -> Updates:
+        """Take a compacted log instead of the engine's own, and build all state from it."""
+        self._coordinator.restore(graph, clocks or Clocks())
+        return self.refresh()
 
     @property
     def epoch(self) -> int:
@@ -296,8 +379,13 @@ class LocalEngine:
         """The operators behind Partition, one after the other."""
         version, _, result = planned
         self.context = version.context
+        if self._scorer is not None and not version.refresh:
+            self._scorer.before(events, result, self.vertices[-1])
         blocks = self._chain.run(result.blocks, version)
         self.batch += 1
         self._state.commit(version.epoch, self.batch)
         keys, width = self.partition.ids.keys, self.model.out_channels
-        return Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
+        updates = Updates.of(self.batch - 1, events, result, blocks, self._output, width, keys)
+        if self._scorer is not None:
+            self._scorer.after(updates, refresh=version.refresh)
+        return updates

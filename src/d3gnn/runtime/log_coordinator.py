@@ -17,6 +17,7 @@ from d3gnn.kernel.mapped_state import MappedPartState, StateLost
 from d3gnn.kernel.operators import PARTITION
 from d3gnn.kernel.operators.partition import PartitionedBatch
 from d3gnn.kernel.windows.clock import Clocks
+from d3gnn.runtime import rebuild_progress
 from d3gnn.runtime.config_fingerprint import ConfigFingerprint
 from d3gnn.runtime.coordinator import NO_EVENTS, Coordinator, PlannedBatch
 from d3gnn.runtime.damaged_arrays import COMPUTE_ERRORS, arrays_failed
@@ -24,6 +25,7 @@ from d3gnn.runtime.finishing import finishing
 from d3gnn.runtime.log_position import is_of_log, write_position
 from d3gnn.runtime.tombstones import TombstoneFinder
 from d3gnn.runtime.version import BatchVersion
+from d3gnn.runtime.whole_graph import WholeGraph
 from d3gnn.runtime.worker import PartResult, Worker
 from d3gnn.store.dead_letters import DeadLetterFound, put_dead_letters
 from d3gnn.store.deployments import last_deployment
@@ -127,29 +129,32 @@ class LogCoordinator(Coordinator):
         meta = self._log.meta(batch)
         # Where edges expire, a batch may delete more than its events say.
         expires = plan.config.schema.ttl is not None
+        state.reset()
+        worker.rebuild.step(rebuild_progress.LOG)
         if meta is not None and self._log.is_replay(meta, events) and not deleted and not expires:
             clocks, watermark = _logged_clocks(meta), meta.watermark
+            entries = self._log.entries(batch)
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
         else:
             last = self._log.meta(batch - 1) if batch else None
-            state.reset()
-            before = self._log.snapshot(batch - 1)
-            if before is not None:
-                partition.process(before.events, 0, replay=before.part)
+            entries = self._log.entries(batch - 1) if batch else []
+            worker.rebuild.step(rebuild_progress.PARTITION)
+            whole = WholeGraph(entries, partition)
+            before = whole.snapshot if deleted or expires else None
             if last is not None:
                 partition.watermark = last.watermark
             committed, clocks = self._commit(_logged_clocks(last) if last else Clocks(), batch, events, time)
             deleted = deleted.with_expired(committed.entry.events)
             deleted.record_before(before)
             watermark = partition.watermark
-        state.reset()
-        self._log.compact(batch)
-        snapshot = next(iter(self._log.entries(batch)), None)  # the one that was just written
-        if snapshot is None:
-            result = partition.process(NO_EVENTS, 0)
-        else:
-            result = partition.process(snapshot.events, 0, replay=snapshot.part)
+            if len(committed.entry):  # else what to send is known
+                partition.reset()
+                whole = WholeGraph([before or whole.entry, committed.entry], partition)
+        self._log.compact(batch, graph=whole.snapshot)
+        result = whole.send()
         partition.watermark = watermark
-        result.blocks += deleted.tombstones(partition, snapshot, time)
+        result.blocks += deleted.tombstones(partition, whole.snapshot, time)
         result.blocks += partition.queries(events, clocks.batch)
         now = clocks.now(plan.config.clock)
         version = BatchVersion(epoch, batch, True, now, model=self._wanted.model)

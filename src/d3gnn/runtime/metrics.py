@@ -101,8 +101,12 @@ def latency(progress: Any) -> dict[str, float]:
 
 def batch_end(progress: Any) -> float:
     """When a batch ended, after its commit, in seconds since 1970."""
-    begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
-    return float(begun + progress["durationMs"]["triggerExecution"] / 1e3)
+    return float(batch_begin(progress) + progress["durationMs"]["triggerExecution"] / 1e3)
+
+
+def batch_begin(progress: Any) -> float:
+    """When a batch began, in seconds since 1970."""
+    return datetime.fromisoformat(progress["timestamp"]).timestamp()
 
 
 def output_ages(progress: Any) -> tuple[Doubles, Doubles]:

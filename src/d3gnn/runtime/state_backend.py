@@ -107,9 +107,9 @@ class MappedBackend(StateBackend[MappedPartState]):
         return self._folder / str(operator) / str(part)
 
     def open(self, operator: OperatorId, part: int) -> MappedPartState:
-        """The state of an operator part, opened again if its files were deleted."""
+        """The state of an operator part, opened again if its files were deleted or damaged."""
         state = self._opened.get((operator, part))
-        if state is None or not (self.fresh or state.is_current()):
+        if state is None or not (self.fresh or (state.is_current() and not state.was_damaged())):
             state = self._opened[operator, part] = self._open(operator, part)
             if self._on_open is not None:
                 self._on_open(operator)

@@ -35,6 +35,7 @@ from d3gnn.runtime.leftovers import sweep
 from d3gnn.runtime.outbox import Outbox
 from d3gnn.runtime.packets import Bytes, Inbox, Packets
 from d3gnn.runtime.plan import Plan
+from d3gnn.runtime.rebuild_progress import RebuildProgress
 from d3gnn.runtime.state_backend import MappedBackend
 from d3gnn.runtime.timers import Timers, write_next_expiry
 from d3gnn.runtime.transport import OutboxTransport
@@ -131,6 +132,11 @@ class Worker:
         """The timers of the query on this host."""
         return Timers(self.folder, self.plan.chain.operators, self.plan.parts)
 
+    @cached_property
+    def rebuild(self) -> RebuildProgress:
+        """The progress of a rebuild."""
+        return RebuildProgress(self.folder, list(map(str, self.plan.chain.operators)))
+
     def write_next_expiry(self, time: int) -> None:
         """Record a time, in microseconds, before which no edge expires by the clock."""
         write_next_expiry(self.folder, time)
@@ -217,6 +223,7 @@ class Worker:
                 return PartResult(kept, {"kept": 1, "packets": len(kept), "bytes": kept.nbytes})
             if version.refresh:
                 self._check_epoch(name, part, state, version)
+                self.rebuild.step(str(name))
             else:
                 self._check_version(name, part, state, version)
             begun = time.perf_counter()
@@ -242,6 +249,8 @@ class Worker:
             sent = self.send(name, part, state, version, output)
             metrics["busy_us"] = int((time.perf_counter() - begun) * 1e6)
             metrics |= {"packets": len(sent), "bytes": sent.nbytes}
+            if version.refresh and name == self.plan.chain.output:
+                self.rebuild.end()
         self.freeze_objects(name)
         return PartResult(sent, metrics)
 

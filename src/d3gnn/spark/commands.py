@@ -12,6 +12,7 @@ from d3gnn.events import Key
 from d3gnn.nn.model import GNN
 from d3gnn.runtime.erasure import Erasure, forget
 from d3gnn.runtime.plan import recorded_homes
+from d3gnn.runtime.rebuild_progress import read_rebuild
 from d3gnn.runtime.rollout import deploy
 from d3gnn.runtime.store_timers import StoreTimers
 from d3gnn.runtime.timers import pending
@@ -72,8 +73,20 @@ class PipelineCommands(ABC):
 
     def pending(self) -> int:
         """The number of vertices that are pending in windows, over all operators, after the last batch."""
-        folder, arrays = self._folders()
+        folder, _ = self._folders()
         store = Store(folder)
         if recorded_homes(store):
             return StoreTimers(store).read().pending
-        return pending(Path(arrays) / store.owner())
+        return pending(self._query_folder())
+
+    def rebuilding(self) -> str:
+        """What a rebuild of all state from the graph log does now, as a phrase; empty if none is under way.
+
+        Spark reports nothing of a batch before its end, and a rebuild of a large graph takes minutes. On a
+        cluster, the files that show it are on other machines: there it is always empty.
+        """
+        return read_rebuild(self._query_folder())
+
+    def _query_folder(self) -> Path:
+        store, arrays = self._folders()
+        return Path(arrays) / Store(store).owner()

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 from d3gnn.events import Element, GraphSchema, Op, Reason
 from d3gnn.events.event import DEFAULT_FEATURE, NO_TIME
 from d3gnn.events.limits import FIRST_REAL_CLOCK, LONGEST_ID
+from d3gnn.events.neighbours import NEIGHBOURS
 
 __all__ = ["EVENT_COLUMNS", "event_columns", "from_edges", "from_queries", "validate"]
 
@@ -100,7 +101,8 @@ def from_queries(
         events = events.union(queries)
     """
     found = from_edges(df, src, dst, ts, arrival=arrival)
-    return _marked(found.withColumn("element", F.lit("query")), absent_columns(found))
+    absent = [name for name in absent_columns(found) if name != "element"]
+    return _marked(found.withColumn("element", F.lit("query")), absent)
 
 
 def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFrame:
@@ -119,11 +121,14 @@ def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFra
     }
     columns = {**defaults, **found}
     frame = df.select(*(columns[name].alias(name) for name in SHARED_COLUMNS))
-    return _marked(frame, [name for name in _OPTIONAL if name not in found])
+    # What is the default of the event format in every row need not be carried either.
+    constant = [name for name in ("op", "time") if name not in found]
+    constant += ["element"] if element == "edge" and "element" not in found else []
+    return _marked(frame, [*constant, *(name for name in _OPTIONAL if name not in found)])
 
 
 def absent_columns(events: DataFrame) -> Sequence[str]:
-    """The columns that are known to be null in all rows: a pipeline does not have to carry them."""
+    """The columns that are known to be null, or the default, in all rows: a pipeline need not carry them."""
     found: Sequence[str] = getattr(events, _ABSENT, ())
     return found
 
@@ -172,8 +177,32 @@ def event_columns(df: DataFrame) -> DataFrame:
     null `op` or `element` means the same as a missing column.
     A pipeline does this to its events by itself.
     """
+    if NEIGHBOURS in df.columns:
+        df = _with_edges_of_vertices(df)
     columns = _normal(df)
     return df.select(*(columns[name].alias(name) for name in EVENT_COLUMNS))
+
+
+def _with_edges_of_vertices(df: DataFrame) -> DataFrame:
+    """A row for each neighbour of a vertex, an edge, behind the row of the vertex."""
+    found, ids = _normal(df), F.col(NEIGHBOURS)
+    items = df.schema[NEIGHBOURS].dataType
+    if isinstance(items, T.NullType):
+        return df.drop(NEIGHBOURS)
+    if not isinstance(items, T.ArrayType):
+        raise TypeError(f"the column {NEIGHBOURS!r} must be an array of ids, not {items.simpleString()}")
+    dst = found["dst"].cast(items.elementType)
+    near = F.concat(F.array(dst), F.coalesce(F.filter(ids, lambda id: id.isNotNull()), F.array().cast(items)))
+    place, end = "_d3gnn_place", "_d3gnn_end"
+    rows = df.select("*", F.posexplode(near).alias(place, end))
+    of_edge = F.col(place) > 0
+    absent = {
+        name: F.when(~of_edge, F.col(name))
+        for name in ("key", "feature", "value", "ttl")
+        if name in df.columns
+    }
+    changed = absent | {"dst": F.col(end), "element": F.when(of_edge, "edge").otherwise(found["element"])}
+    return rows.withColumns(changed).drop(place, end, NEIGHBOURS)
 
 
 def _normal(df: DataFrame) -> dict[str, Column]:

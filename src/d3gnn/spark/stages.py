@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from d3gnn.events.neighbours import NEIGHBOURS
 from d3gnn.kernel.operators.base import PARTITION, OperatorId
 from d3gnn.kernel.windows.base import microseconds
 from d3gnn.runtime import metrics
@@ -45,6 +46,8 @@ def in_event_format(events: DataFrame) -> DataFrame:
             "availableNow=True, which ends when everything is processed"
         )
     carried = set(events.columns) - set(absent_columns(events))
+    if NEIGHBOURS in carried:
+        carried |= {"dst", "element"}
     return event_columns(events).select(*(name for name in EVENT_COLUMNS if name in carried))
 
 

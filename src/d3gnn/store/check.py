@@ -33,6 +33,7 @@ from d3gnn.store.store import (
     StoreError,
     StoreMismatch,
 )
+from d3gnn.store.training_records import TRAINED
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def _check_owner(store: Store, report: StoreReport) -> None:
 
 
 def _check_models(store: Store, report: StoreReport) -> None:
-    for folder in (NAMES, DEPLOYMENTS):
+    for folder in (NAMES, DEPLOYMENTS, TRAINED):
         for name in store.list(folder):
             with _noting(report, f"{folder}/{name}"):
                 store.read_json(f"{folder}/{name}")

@@ -124,18 +124,20 @@ class GraphLog:
         """The batches up to this one that have an entry."""
         return [batch for batch in batches_in(self.store, LOG) if batch <= last]
 
-    def compact(self, batch: int | None = None, *, forget_history: bool = False) -> None:
+    def compact(
+        self, batch: int | None = None, *, forget_history: bool = False, graph: LogEntry | None = None
+    ) -> None:
         """Write a snapshot of the graph after a batch (the newest, unless given): a rebuild begins there.
 
         Entries stay, as history; with `forget_history`, those before the batch are deleted. The entry of the
-        batch itself always stays, since the batch may be replayed.
+        batch itself always stays, since the batch may be replayed. `graph` is the snapshot, if known.
         """
         upto = self.last() if batch is None else batch
         if upto is None:
             return
         if self._snapshot_before(upto) != upto:
             read = self._read_meta(upto)
-            snapshot = self.snapshot(upto) or NO_ENTRY
+            snapshot = graph or self.snapshot(upto) or NO_ENTRY
             if read is None:
                 raise self._gap([upto], f"a snapshot of batch {upto} needs it")
             pieces, _ = self.format.write(Kind.SNAPSHOT, snapshot, read[0], read[1].digest)

@@ -2,7 +2,7 @@
 
 >>> import tempfile
 >>> from pathlib import Path
->>> result = {"bench": "partitioner", "version": "1", "settings": {}, "edges_per_second": 2_000_000.0}
+>>> result = {"bench": "partitioners", "version": "1", "settings": {}, "edges_per_second": 2_000_000.0}
 >>> with tempfile.TemporaryDirectory() as folder:
 ...     write_report([result], Path(folder)).name
 'report.html'

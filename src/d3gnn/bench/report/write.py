@@ -14,7 +14,7 @@ from d3gnn.bench.report.html_page import to_html
 from d3gnn.bench.report.latency import latency
 from d3gnn.bench.report.markdown import to_markdown
 from d3gnn.bench.report.models import models
-from d3gnn.bench.report.partitioner import partitioner
+from d3gnn.bench.report.partitioners import partitioners
 from d3gnn.bench.report.peers import peers
 from d3gnn.bench.report.section import Section
 from d3gnn.bench.report.slower import slower
@@ -33,7 +33,7 @@ _KINDS: dict[str, Callable[[Sequence[Result]], list[Section]]] = {
     "windows": windows,
     "models": models,
     "stages": stages,
-    "partitioner": partitioner,
+    "partitioners": partitioners,
 }
 
 

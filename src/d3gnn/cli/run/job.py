@@ -284,6 +284,8 @@ class Job:
             return "flushing windows, then stopping (Ctrl-C again: stop at once) ..."
         if stopping.asked:
             return "stopping after this batch (Ctrl-C again: stop at once) ..."
+        if rebuilding := running.rebuilding():
+            return f"{rebuilding} ..."
         if not totals.batches:
             return "first batch: starting workers (10 s; minutes if code has to be compiled) ..."
         if self.every is not None and not running.status["isDataAvailable"]:

@@ -18,7 +18,7 @@ from d3gnn.kernel.operators.input_vertex import InputVertex
 from d3gnn.kernel.operators.layer_vertex import LayerVertex
 from d3gnn.kernel.operators.output_vertex import OutputVertex
 from d3gnn.kernel.operators.pairs import Pairs, Scored
-from d3gnn.kernel.operators.part_graph import OwnGraphs
+from d3gnn.kernel.operators.sharing import Separate
 from d3gnn.nn.heads import Head, PairHead
 from d3gnn.nn.layer import Layer
 from d3gnn.nn.model import GNN
@@ -89,20 +89,20 @@ def build_operator(
     model: GNN,
     config: OperatorConfig,
     open_state: OpenState,
-    graphs: OwnGraphs | None = None,
+    sharing: Separate | None = None,
 ) -> Operator[Any]:
-    """One operator of a model's chain; its parts open their states by `open_state(id, part)`, and the edges
-    of a part by `graphs`: each in its own state, unless given.
+    """One operator of a model's chain; its parts open their states by `open_state(id, part)`, and
+    `sharing` is what the host lets them share: nothing, unless given.
     """
-    graphs = graphs or OwnGraphs()
+    sharing = sharing or Separate()
     chain, layer = ChainSpec.of(model), id.layer
     if id.role == "edge":
         if layer > chain.layers:
             assert isinstance(model.head, PairHead)
-            return Pairs(id, model.head, model.out_channels, open_state, config, graphs)
+            return Pairs(id, model.head, model.out_channels, open_state, config, sharing)
         made = model.layers[layer - 1] if layer else model.degrees
         assert made is not None
-        return Edge(id, made, open_state, config, graphs)
+        return Edge(id, made, open_state, config, sharing)
     scored = Scored(model.out_channels) if model.scores_edges else None
     layers: list[Layer | None] = [*model.layers, scored]
     following = layers[layer]
@@ -110,8 +110,9 @@ def build_operator(
         assert following is not None
         return InputVertex(id, following, open_state, config, degrees=chain.degrees)
     made = model.layers[layer - 1]
+    near = sharing.near(layer, made, config)
     if id != chain.embeddings:
-        return LayerVertex(id, made, following, open_state, config)
+        return LayerVertex(id, made, following, open_state, config, near)
     head = model.head if isinstance(model.head, Head) else None
     emits = config.emit == "all" or not chain.pairs
-    return OutputVertex(id, made, following, open_state, config, head, emits=emits)
+    return OutputVertex(id, made, following, open_state, config, near, head, emits=emits)

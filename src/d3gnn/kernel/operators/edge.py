@@ -22,7 +22,7 @@ from d3gnn.kernel.operators.edge_state import (
     touch_reached,
     touch_without_cause,
 )
-from d3gnn.kernel.operators.part_graph import OwnGraphs
+from d3gnn.kernel.operators.sharing import Separate
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import (
@@ -57,15 +57,17 @@ class Edge(Operator[EdgeState]):
     """The edges of a layer in each part. In its window, partial aggregates of destinations are pending."""
 
     def __init__(
-        self, id: OperatorId, layer: Layer, open_state: OpenState, config: OperatorConfig, graphs: OwnGraphs
+        self, id: OperatorId, layer: Layer, open_state: OpenState, config: OperatorConfig, sharing: Separate
     ) -> None:
         super().__init__(id, open_state, config.reduce)
         self.parts, self.layer, self.sends_input = config.parts, layer, layer.sends_input
         self.aggregator = aggregator_of(layer)
         self.width = self.aggregator.state_width(layer.message_width)
         self._sums = self.aggregator.sums(self.width)
-        self._edge_width, self._open_graph = layer.edge_width, graphs.opener(layer.skips_self_loops)
+        self._edge_width, self._open_graph = layer.edge_width, sharing.graph(layer.skips_self_loops)
         self._invalidates = not self.aggregator.invertible
+        #: The columns of values that Vertex l is sent as roots: none where it reads them itself.
+        self.roots_width = 0 if sharing.near(id.layer, layer, config).roots else layer.message_width
         # What the next operator needs and this one does not.
         self._forwards = FEATURES if id.layer == 0 else ROOTS
 
@@ -246,7 +248,7 @@ class Edge(Operator[EdgeState]):
         """The values of the n vertices whose masters are in this part, for their update."""
         slots, times, arrivals, values = block.columns
         row, time, arrival = np.empty(n, INT32), np.empty(n, INT64), np.empty(n, INT64)
-        value = np.empty((n, values.shape[1]), FLOAT32)
+        value = np.empty((n, self.roots_width), FLOAT32)
         collect_roots(part, state.master.data, slots, times, arrivals, values, row, time, arrival, value)
         return Block(ROOTS, part, part, (row, time, arrival, value), sequence=block.sequence)
 

@@ -91,13 +91,13 @@ def collect_roots(
     part: int, master: Ints32, slots: Ints32, times: Ints, arrivals: Ints, values: Floats,
     row: Ints32, time: Ints, arrival: Ints, value: Floats,
 ) -> None:  # fmt: skip
-    """Collect the vertices whose masters are in this part."""
+    """Collect the vertices whose masters are in this part, with as much of their values as is wanted."""
     n = 0
     for i in range(len(slots)):
         if master[slots[i], 0] - 1 != part:
             continue
         row[n], time[n], arrival[n] = master[slots[i], 1], times[i], arrivals[i]
-        for k in range(values.shape[1]):
+        for k in range(value.shape[1]):
             value[n, k] = values[i, k]
         n += 1
 

@@ -41,7 +41,7 @@ class InputVertex(Vertex):
         self._may_idle = self.window is None
         if aggregator is not None:
             self._combine = specialised(combine_into_rows, aggregator.steps_name, **aggregator.steps)
-        self._total = np.empty(DEGREE_WIDTH)
+        self._partial, self._total = np.empty(DEGREE_WIDTH, np.float32), np.empty(DEGREE_WIDTH)
         ends = np.cumsum([0, *schema.features.values()])
         missing = schema.missing_values()
         #: The input of a vertex without features; empty if it is a hash of the id.
@@ -69,7 +69,10 @@ class InputVertex(Vertex):
         rows = state.rows
         if self._aggregator is not None:
             params = self._aggregator.params
-            self._combine(state.touched, *state.partials, params, self._total, self._features, rows.value)
+            self._combine(
+                state.touched, *state.partials, rows.slot, state.sums, params, self._partial, self._total,
+                self._features, rows.value,
+            )  # fmt: skip
         changes = allocate_changes(due, self.width)
         collect(state.touched, rows.value, rows.unsent, *changes)
         return changes

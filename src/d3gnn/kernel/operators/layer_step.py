@@ -50,7 +50,13 @@ class LayerStep:
         assert affine is not None
         self._step: Any = specialised(_step, aggregator.steps_name, **aggregator.steps)
         self._no_values = _NONE32, _NONE64, _NONE64, np.empty((0, layer.message_width), FLOAT32)
-        self._settings = (aggregator.params, *affine, vertex.min_change, *aggregator.sums(edge.width))
+        self._settings = (
+            aggregator.params,
+            *affine,
+            vertex.min_change,
+            *aggregator.sums(edge.width),
+            edge.roots_width,
+        )
         self._scratch = (
             np.empty(edge.width), np.empty(edge.width, FLOAT32), np.empty((FEW, layer.root_width), FLOAT32),
             np.empty((FEW, layer.aggregate_width), FLOAT32), np.empty(edge.width),
@@ -114,12 +120,13 @@ class LayerStep:
 
     def _views(self, edge: EdgeState, vertex: VertexState) -> tuple[Any, ...]:
         """The arrays of both operators; they are the same until one of them moves."""
-        versions = (edge, *edge.generations, vertex, vertex.part_state.generation)
+        versions = (edge, *edge.generations, vertex, vertex.generation)
         if versions != self._versions:
             rows = vertex.rows
             self._arrays = (
                 tuple(edge.adjacency.out), tuple(edge.arrays), edge.master.data, edge.touched,
-                vertex.partials, vertex.counters, (rows.root, rows.value, rows.unsent), vertex.touched,
+                vertex.partials, vertex.counters, (rows.root, rows.value, rows.unsent, rows.slot),
+                vertex.touched,
             )  # fmt: skip
             self._versions = versions
         return self._arrays
@@ -136,9 +143,9 @@ def _step(
     segments, pool = out
     values, edge_values, sums, counts, bounds = arrays
     difference, partial, root, aggregate, total, updated = scratch
-    params, left, right, bias, relu, min_change, first_sum, last_sum = settings
+    params, left, right, bias, relu, min_change, first_sum, last_sum, roots_width = settings
     first, partials, states = lists
-    roots, value, unsent = masters
+    roots, value, unsent, slots = masters
 
     messages = len(removed[0]) + len(added[0])
     reached = messages + len(slot)
@@ -167,7 +174,7 @@ def _step(
     for i in range(len(slot)):
         row = master[slot[i], 1]
         touch(touched, row, time[i], arrival[i])
-        for k in range(fresh.shape[1]):
+        for k in range(roots_width):
             roots[row, k] = fresh[i, k]
     for at in range(1, destinations + 1):
         v = edge_touched[at, VERTEX]
@@ -183,6 +190,7 @@ def _step(
         return _DUE
     rows, new_values, times, arrivals = changes
     return renew_few(
-        touched, roots, first, partials, states, params, root[:due], aggregate[:due], total,
+        touched, roots, first, partials, states, slots, sums, params, root[:due], aggregate[:due],
+        partial, total,
         left, right, bias, relu, updated[:due], min_change, value, unsent, rows, new_values, times, arrivals,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from d3gnn.kernel.compiled import specialised
 from d3gnn.kernel.operators.base import OpenState, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.master_loops import combine_partials, renew, renew_few
+from d3gnn.kernel.operators.sharing import APART, Near
 from d3gnn.kernel.operators.vertex import Vertex
 from d3gnn.kernel.operators.vertex_state import Changes, VertexState, allocate_changes
 from d3gnn.kernel.touched import sort
@@ -29,6 +30,7 @@ class _Scratch(NamedTuple):
 
     root: Floats
     aggregate: Floats
+    partial: Floats  # one state
     total: Doubles  # one state
     fresh: Floats  # new values of a few rows
     tensors: tuple[torch.Tensor, torch.Tensor]
@@ -48,11 +50,14 @@ class LayerVertex(Vertex):
         following: Layer | None,
         open_state: OpenState,
         config: OperatorConfig,
+        near: Near = APART,
     ) -> None:
         self.layer, self.min_change = layer, config.min_change
         aggregator = aggregator_of(layer)
         partial_width = aggregator.state_width(layer.message_width)
-        super().__init__(id, layer.out_width, layer.root_width, partial_width, following, open_state, config)
+        super().__init__(
+            id, layer.out_width, layer.root_width, partial_width, following, open_state, config, near
+        )
         self._params, self._partial_width = aggregator.params, partial_width
         self._combine = specialised(combine_partials, aggregator.steps_name, **aggregator.steps)
         self._renew_few = specialised(renew_few, aggregator.steps_name, **aggregator.steps)
@@ -64,12 +69,13 @@ class LayerVertex(Vertex):
             return changes
         rows, affine = state.rows, self.layer.affine
         if due <= FEW and affine is not None:
-            root, aggregate, total, fresh, _ = self._scratch(due)
+            root, aggregate, partial, total, fresh, _ = self._scratch(due)
             first, partials, states = state.partials
             left, right, bias, relu = affine
             row, value, time, arrival = changes
             kept = self._renew_few(
-                state.touched, rows.root, first, partials, states, self._params, root, aggregate, total,
+                state.touched, rows.root, first, partials, states, rows.slot, state.sums, self._params,
+                root, aggregate, partial, total,
                 left, right, bias, relu, fresh, self.min_change,
                 rows.value, rows.unsent, row, value, time, arrival,
             )  # fmt: skip
@@ -84,9 +90,9 @@ class LayerVertex(Vertex):
         rows, touched, kept = state.rows, state.touched, 0
         sort(touched)
         for begin in range(0, due, _MOST):
-            root, aggregate, total, _, tensors = self._scratch(min(_MOST, due - begin))
-            states = (*state.partials, self._params)
-            self._combine(begin, touched, rows.root, *states, root, aggregate, total)
+            root, aggregate, partial, total, _, tensors = self._scratch(min(_MOST, due - begin))
+            states = (*state.partials, rows.slot, state.sums, self._params)
+            self._combine(begin, touched, rows.root, *states, root, aggregate, partial, total)
             with torch.inference_mode():
                 fresh = self.layer.update(*tensors).numpy()
             kept = renew(begin, kept, fresh, self.min_change, rows.value, rows.unsent, touched, *changes)
@@ -101,7 +107,8 @@ class LayerVertex(Vertex):
             aggregate = np.empty((rows, layer.aggregate_width), FLOAT32)
             fresh = np.empty((rows if rows <= FEW else 0, layer.out_width), FLOAT32)
             tensors = torch.from_numpy(root), torch.from_numpy(aggregate)
-            scratch = _Scratch(root, aggregate, np.empty(self._partial_width), fresh, tensors)
+            states = np.empty(self._partial_width, FLOAT32), np.empty(self._partial_width)
+            scratch = _Scratch(root, aggregate, *states, fresh, tensors)
             if rows <= FEW or rows == _MOST:
                 self._scratches[rows] = scratch
         return scratch

@@ -81,7 +81,9 @@ def take_partial(
     source: int, row: int, count: int, given: Floats, first: Ints32, partials: Ints32, states: Floats,
     counters: Ints,
 ) -> None:  # fmt: skip
-    """One partial replaces the last one of its sender, or deletes it if its count is 0."""
+    """One partial replaces the last one of its sender, or deletes it if its count is 0. Where `states` has no
+    columns, the partial is read from the sums of Edge l.
+    """
     if count == 0:
         _forget_partial(row, source, first, partials, counters)
         return
@@ -99,7 +101,7 @@ def take_partial(
         partials[at, NEXT_PARTIAL] = first[row]
         first[row] = at + 1
     partials[at, MESSAGES] = count
-    for k in range(len(given)):
+    for k in range(states.shape[1]):
         states[at, k] = given[k]
 
 

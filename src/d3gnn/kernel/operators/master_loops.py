@@ -16,15 +16,25 @@ from d3gnn.types import Bytes, Doubles, Floats, Ints, Ints32
 
 @inlined
 def combine(
-    row: int, first: Ints32, partials: Ints32, states: Floats, params: Ints, total: Doubles, aggregate: Floats
-) -> None:
-    """The aggregate of one master, of the partials of all parts; `total` is scratch for one state."""
+    row: int, first: Ints32, partials: Ints32, states: Floats, slots: Ints32, sums: Doubles, partial: Floats,
+    params: Ints, total: Doubles, aggregate: Floats,
+) -> None:  # fmt: skip
+    """The aggregate of one master, of the partials of all parts; `partial` and `total` are scratch for one
+    state each.
+
+    Where `states` has no columns, there is one part, and the partial is what it has as `sums`.
+    """
     for k in range(len(total)):
         total[k] = 0.0
     count = 0
     at = first[row] - 1
     while at >= 0:
-        merge(count == 0, states[at], total, params)
+        if states.shape[1]:
+            merge(count == 0, states[at], total, params)
+        else:
+            for k in range(len(partial)):
+                partial[k] = sums[slots[row], k]
+            merge(count == 0, partial, total, params)
         count += partials[at, MESSAGES]
         at = partials[at, NEXT_PARTIAL] - 1
     finish(count, total, params, aggregate)
@@ -32,8 +42,8 @@ def combine(
 
 @lean
 def combine_partials(
-    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, params: Ints,
-    root: Floats, aggregate: Floats, total: Doubles,
+    begin: int, touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, slots: Ints32,
+    sums: Doubles, params: Ints, root: Floats, aggregate: Floats, partial: Floats, total: Doubles,
 ) -> None:  # fmt: skip
     """Root and aggregate of the touched masters from number `begin` on."""
     last = begin + len(root)
@@ -42,22 +52,25 @@ def combine_partials(
         next = touched[min(last, begin + i + 1 + AHEAD), VERTEX]
         fetch_row(roots, next)
         fetch(partials, first[next] - 1)
-        fetch_row(states, first[next] - 1)
+        if states.shape[1]:
+            fetch_row(states, first[next] - 1)
+        else:
+            fetch_row(sums, slots[next])
         row = touched[begin + i + 1, VERTEX]
         for k in range(roots.shape[1]):
             root[i, k] = roots[row, k]
-        combine(row, first, partials, states, params, total, aggregate[i])
+        combine(row, first, partials, states, slots, sums, partial, params, total, aggregate[i])
 
 
 @lean
 def combine_into_rows(
-    touched: Ints, first: Ints32, partials: Ints32, states: Floats, params: Ints, total: Doubles, begin: int,
-    value: Floats,
+    touched: Ints, first: Ints32, partials: Ints32, states: Floats, slots: Ints32, sums: Doubles,
+    params: Ints, partial: Floats, total: Doubles, begin: int, value: Floats,
 ) -> None:  # fmt: skip
     """Write the aggregates of touched masters into their values, from column `begin` on."""
     for i in range(touched[0, VERTEX]):
         row = touched[i + 1, VERTEX]
-        combine(row, first, partials, states, params, total, value[row, begin:])
+        combine(row, first, partials, states, slots, sums, partial, params, total, value[row, begin:])
 
 
 @lean
@@ -96,13 +109,15 @@ def renew(
 
 @lean
 def renew_few(
-    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, params: Ints,
-    root: Floats, aggregate: Floats, total: Doubles,
+    touched: Ints, roots: Floats, first: Ints32, partials: Ints32, states: Floats, slots: Ints32,
+    sums: Doubles, params: Ints, root: Floats, aggregate: Floats, partial: Floats, total: Doubles,
     left: Floats, right: Floats, bias: Floats, relu: bool, fresh: Floats, min_change: float,
     value: Floats, unsent: Bytes, rows: Ints32, values: Floats, time: Ints, arrival: Ints,
 ) -> int:  # fmt: skip
     """All that happens to a few touched masters, in one call: combine partials, an affine update, `renew`."""
-    combine_partials(0, touched, roots, first, partials, states, params, root, aggregate, total)
+    combine_partials(
+        0, touched, roots, first, partials, states, slots, sums, params, root, aggregate, partial, total
+    )
     for i in range(len(fresh)):
         for j in range(fresh.shape[1]):
             fresh[i, j] = bias[j]

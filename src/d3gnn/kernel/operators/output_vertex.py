@@ -21,6 +21,7 @@ from d3gnn.kernel.operators.base import BatchContext, OpenState, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.layer_vertex import LayerVertex
 from d3gnn.kernel.operators.send_buffers import FEW, OutputBuffer
+from d3gnn.kernel.operators.sharing import APART, Near
 from d3gnn.kernel.operators.vertex import blocks_by_part
 from d3gnn.kernel.operators.vertex_state import Changes, VertexState
 from d3gnn.kernel.part_state import PartState
@@ -54,11 +55,12 @@ class OutputVertex(LayerVertex):
         following: Layer | None,
         open_state: OpenState,
         config: OperatorConfig,
+        near: Near = APART,
         head: Head | None = None,
         *,
         emits: bool = True,
     ) -> None:
-        super().__init__(id, layer, following, open_state, config)
+        super().__init__(id, layer, following, open_state, config, near)
         self.head, self._emits = head, emits
         self.alerts = config.alerts if head is not None else None
         self._marks = self.alerts is not None and config.emit == "all"
@@ -67,7 +69,7 @@ class OutputVertex(LayerVertex):
         self.buffers = self.buffers or plain
 
     def open(self, part_state: PartState, part: int) -> OutputState:
-        state = OutputState(part_state, *self._widths, self.open_window(part_state))
+        state = OutputState(part_state, *self._widths, self.open_window(part_state), *self._open_near(part))
         state.keys = KeyColumn(part_state, "key")
         state.observers = [] if self.alerts is None else [AlertFilter(self.alerts, part_state)]
         return state

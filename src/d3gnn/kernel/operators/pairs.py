@@ -29,7 +29,8 @@ from d3gnn.kernel.compiled import inlined, lean
 from d3gnn.kernel.ids import KeyColumn
 from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, OperatorId
 from d3gnn.kernel.operators.config import OperatorConfig
-from d3gnn.kernel.operators.part_graph import OwnGraphs, PartGraph
+from d3gnn.kernel.operators.part_graph import PartGraph
+from d3gnn.kernel.operators.sharing import Separate
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
 from d3gnn.kernel.touched import ARRIVAL, TIME, VERTEX, clear, make_touched, size, touch, touch_all
@@ -99,10 +100,10 @@ class Pairs(Operator[PairState]):
 
     def __init__(
         self, id: OperatorId, head: PairHead, width: int, open_state: OpenState, config: OperatorConfig,
-        graphs: OwnGraphs,
+        sharing: Separate,
     ) -> None:  # fmt: skip
         super().__init__(id, open_state)
-        self._open_graph = graphs.opener(False)
+        self._open_graph = sharing.graph(False)
         self.passes_on = False
         self.head, self.width, self.alerts = head, width, config.alerts
         self._marks = config.alerts is not None and config.emit == "all"

@@ -1,28 +1,22 @@
 """The edges of a part while a batch passes the operators that use them.
 
 Every Edge operator goes through the same steps: it takes the removed edges out, applies new values to the
-edges that stay, and then takes the new edges in. Where the operators of a part run in different tasks, each
-keeps an adjacency of its own (`OwnGraphs`). Where they run one after the other in one process, they share one
-(`SharedGraphs`): the first of them changes it, and the later ones see it change in the same way once more,
-although it is in its final state already. See docs/adr/0023-one-adjacency-per-part.md.
+edges that stay, and then takes the new edges in. Where operators share an adjacency, the first of them
+changes it; the later ones, which find it in its final state, see it change in the same way once more. See
+docs/adr/0023-one-adjacency-per-part.md.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 
 import numpy as np
 
 from d3gnn.kernel.adjacency import Adjacency, Removed
 from d3gnn.kernel.aggregators import Messages
 from d3gnn.kernel.blocks import Block
-from d3gnn.kernel.operators.base import OpenState, OperatorId
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
-
-#: Where operators of one process keep the edges that they share, by whether self-loops are left out.
-ADJACENCIES = {False: OperatorId("adjacency"), True: OperatorId("adjacency-without-loops")}
 
 _NO_EDGES = (np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -112,39 +106,3 @@ class FollowedGraph(PartGraph):
         if self._is_hidden:
             self.adjacency.show(added.slot, added.src, added.dst)
         return added
-
-
-#: Opens the edges of a part for an operator, given the operator's own state of the part.
-OpenGraph = Callable[[PartState, int], PartGraph]
-
-
-class OwnGraphs:
-    """Each operator keeps the edges of its parts in its own state."""
-
-    def opener(self, skips_self_loops: bool) -> OpenGraph:
-        """How the next operator opens the edges of a part."""
-        return lambda part_state, _: ChangedGraph(part_state, skips_self_loops)
-
-
-class SharedGraphs(OwnGraphs):
-    """Operators share the edges of a part: those that leave self-loops out, and those that keep them.
-
-    Each part must run them in the order in which they asked for an opener, all of them in every batch.
-    """
-
-    def __init__(self, open_state: OpenState) -> None:
-        self._open_state = open_state
-        self._changed: dict[bool, dict[int, ChangedGraph]] = {}
-
-    def opener(self, skips_self_loops: bool) -> OpenGraph:
-        is_first = skips_self_loops not in self._changed
-        changed = self._changed.setdefault(skips_self_loops, {})
-
-        def find(_: PartState, part: int) -> PartGraph:
-            # Operators are asked for their states in any order, and again when files were opened again.
-            state, found = self._open_state(ADJACENCIES[skips_self_loops], part), changed.get(part)
-            if found is None or found.adjacency.part_state is not state:
-                found = changed[part] = ChangedGraph(state, skips_self_loops)
-            return found if is_first else FollowedGraph(found)
-
-        return find

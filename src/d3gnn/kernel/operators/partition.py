@@ -15,6 +15,7 @@ from d3gnn.events.event import NO_TIME
 from d3gnn.events.keys import Keys
 from d3gnn.kernel.blocks import QUERIES, Block
 from d3gnn.kernel.compiled import specialised
+from d3gnn.kernel.edge_table import EdgeRecords
 from d3gnn.kernel.ids import IdTable
 from d3gnn.kernel.log import LogEntry
 from d3gnn.kernel.operators.apply_events import apply_events
@@ -176,6 +177,10 @@ class Partition:
     def edge_expiry(self) -> Ints:
         """By record of the edge table: when the edge expires, and its lifetime (`EXPIRES`, `TTL`)."""
         return self._state.edges.views().expiry
+
+    def edges(self) -> EdgeRecords:
+        """Views of the edge table, whose records hold the features of edges; valid until the next batch."""
+        return self._state.edges.views()
 
     def graph(self) -> Graph:
         """Views of the arrays; valid until the next batch."""

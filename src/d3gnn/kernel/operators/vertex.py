@@ -14,6 +14,7 @@ from d3gnn.kernel.operators.base import BatchContext, OpenState, Operator, Opera
 from d3gnn.kernel.operators.config import OperatorConfig
 from d3gnn.kernel.operators.master_lists import drop, link, take_partials
 from d3gnn.kernel.operators.send_buffers import SendBuffers
+from d3gnn.kernel.operators.sharing import APART, Near
 from d3gnn.kernel.operators.vertex_state import Changes, VertexState
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.topology import Topology
@@ -47,18 +48,24 @@ class Vertex(Operator[VertexState]):
         following: Layer | None,
         open_state: OpenState,
         config: OperatorConfig,
+        near: Near = APART,
     ) -> None:
         super().__init__(id, open_state, config.forward)
         self.config, self.parts, self.width, self.following = config, config.parts, width, following
         self.passes_on = following is not None
-        self._widths = width, root_width, partial_width
+        self._widths, self._near = (width, root_width, partial_width), near
         # With one part, all messages go to the part itself.
         buffered = following is not None and self.parts > 1
         self.buffers = buffered
         self._send_buffers = SendBuffers(self.parts, following.message_width) if buffered else None  # type: ignore[union-attr]
 
     def open(self, part_state: PartState, part: int) -> VertexState:
-        return VertexState(part_state, *self._widths, self.open_window(part_state))
+        return VertexState(part_state, *self._widths, self.open_window(part_state), *self._open_near(part))
+
+    def _open_near(self, part: int) -> tuple[PartState | None, PartState | None]:
+        """The states that roots and partials of a part are read from; None where they are kept."""
+        roots, partials = self._near
+        return None if roots is None else roots(part), None if partials is None else partials(part)
 
     def pending(self, part: int) -> Pending | None:
         return self.state(part).pending

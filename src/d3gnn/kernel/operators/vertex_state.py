@@ -11,7 +11,7 @@ from d3gnn.kernel.operators.master_lists import COUNTERS, LINKS, PARTIALS
 from d3gnn.kernel.part_state import PartState
 from d3gnn.kernel.touched import make_touched
 from d3gnn.kernel.windows.pending import Pending
-from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Floats, Hashes, Ints, Ints32
+from d3gnn.types import FLOAT32, INT32, INT64, Bytes, Doubles, Floats, Hashes, Ints, Ints32
 
 
 class Rows(NamedTuple):
@@ -39,6 +39,9 @@ def allocate_changes(n: int, width: int) -> Changes:
 _EMPTY32, _EMPTY64 = np.empty(0, INT32), np.empty(0, INT64)
 
 
+_NO_SUMS = np.zeros((0, 0))
+
+
 class VertexState:
     """The arrays of a part, and views of them."""
 
@@ -49,25 +52,32 @@ class VertexState:
         root_width: int,
         state_width: int,
         pending: Pending | None = None,
+        roots: PartState | None = None,
+        partials: PartState | None = None,
     ) -> None:
         self.part_state, self.pending = part_state, pending
+        self._near = [state for state in (roots, partials) if state is not None]
         self._rows = [
             part_state.array("value", np.float32, width),
-            part_state.array("root", np.float32, root_width),
+            part_state.array("root", np.float32, 0 if roots else root_width),
             part_state.array("slot", np.int32),
             part_state.array("unsent", np.uint8),
             part_state.array("seed", np.uint64),
         ]
+        #: x(l-1) where another state has it, else what was received.
+        self._root = roots.array("value", np.float32, root_width) if roots else self._rows[1]
         self._links = [part_state.array("first_link", np.int32), part_state.array("link", np.int32, 3)]
         self._partials = [
             part_state.array("first_partial", np.int32),
             part_state.array("partial", np.int32, 3),
-            part_state.array("partial_state", np.float32, state_width),
+            part_state.array("partial_state", np.float32, 0 if partials else state_width),
         ]
+        self._sums = partials.array("sums", np.float64, state_width) if partials else None
         #: Of the lists of links and partials.
         self.counters = part_state.counters("lists", COUNTERS)
         self.touched = make_touched(0)
-        self._generation = -1
+        #: Increases when an array moves, also one of another state that is read here.
+        self.generation = -1
         self.reserve_rows(1)
         self.reserve_links(1)
         self.reserve_partials(1)
@@ -93,17 +103,22 @@ class VertexState:
 
     def follow(self) -> None:
         """Take the views again, and be as large, if an array has moved; another process may have grown it."""
-        if self._generation != self.part_state.generation:
+        generation = self.part_state.generation
+        for near in self._near:
+            generation += near.generation  # all only increase
+        if self.generation != generation:
             #: Views of what there is by row.
-            self.rows = Rows(*(array.data for array in self._rows))
+            self.rows = Rows(*(array.data for array in self._rows))._replace(root=self._root.data)
             #: The first link of each row, and the links.
             self.links: tuple[Ints32, Ints32] = self._links[0].data, self._links[1].data
             first, partials, states = self._partials
             #: The first partial of each row, the partials, and their states.
             self.partials: tuple[Ints32, Ints32, Floats] = first.data, partials.data, states.data
+            #: By slot: the states that stand for partials without columns.
+            self.sums: Doubles = _NO_SUMS if self._sums is None else self._sums.data
             # A process that rebuilt the state without a window has emptied it.
             if self.pending is not None:
                 self.pending.reserve(len(self.rows.slot))
             if len(self.touched) <= len(self.rows.slot):
                 self.touched = make_touched(len(self.rows.slot))
-            self._generation = self.part_state.generation
+            self.generation = generation
