@@ -122,12 +122,29 @@ def test_columns_of_wrong_types_are_named(spark: SparkSession) -> None:
         from_edges(edges, "a", "b", ts="ts", value="v")
 
 
+def test_a_vertex_may_carry_its_neighbours(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(
+        '{"src": "ann", "time": 1, "neighbours": []}\n'
+        '{"src": "bob", "time": 2, "value": [0.5], "neighbours": ["ann", "cho"]}\n'
+    )
+    schema = "src string, time long, value array<float>, neighbours array<string>"
+    events = event_columns(spark.read.schema(schema).json(str(tmp_path)))
+    assert rows(events.select("op", "element", "src", "dst", "value", "time")) == [
+        ("create", "vertex", "ann", None, None, 1),
+        ("create", "vertex", "bob", None, [0.5], 2),
+        ("create", "edge", "bob", "ann", None, 2),
+        ("create", "edge", "bob", "cho", None, 2),
+    ]
+    stream = in_event_format(spark.readStream.schema(schema).json(str(tmp_path)))
+    assert stream.columns == ["element", "src", "dst", "value", "time"]
+
+
 def test_streaming_dataframes(spark: SparkSession, tmp_path: Path) -> None:
     stream = spark.readStream.schema("src int, dst int, ts timestamp").csv(str(tmp_path))
     edges = from_edges(stream, ts="ts")
-    carried = ["op", "element", "src", "dst", "time"]
-    assert in_event_format(edges).columns == carried, "columns without values cost time in every batch"
-    assert in_event_format(edges.where("src > 1")).columns == [*carried[:4], *SHARED_COLUMNS[4:]]
+    carried = ["src", "dst", "time"]
+    assert in_event_format(edges).columns == carried, "columns without news cost time in every batch"
+    assert in_event_format(edges.where("src > 1")).columns == list(SHARED_COLUMNS)
     good, bad = validate(event_columns(edges), FULL)
     assert good.isStreaming
     assert bad.isStreaming

@@ -42,6 +42,8 @@ def _expanded(rows: list[Event]) -> Iterator[Event]:
 def expanded_table(table: pa.Table) -> pa.Table:
     """A table of events with the column of neighbours, without it: a row for each edge behind its vertex."""
     near = table[NEIGHBOURS].combine_chunks()
+    if pa.types.is_null(near.type):
+        return table.drop_columns([NEIGHBOURS])
     lengths = pc.fill_null(pc.list_value_length(near), 0).to_numpy().astype(np.int64)
     has_element = "element" in table.column_names
     element = table["element"] if has_element else pa.nulls(len(table), pa.string())

@@ -101,7 +101,8 @@ def from_queries(
         events = events.union(queries)
     """
     found = from_edges(df, src, dst, ts, arrival=arrival)
-    return _marked(found.withColumn("element", F.lit("query")), absent_columns(found))
+    absent = [name for name in absent_columns(found) if name != "element"]
+    return _marked(found.withColumn("element", F.lit("query")), absent)
 
 
 def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFrame:
@@ -120,11 +121,14 @@ def uniform(df: DataFrame, element: str, found: Mapping[str, Column]) -> DataFra
     }
     columns = {**defaults, **found}
     frame = df.select(*(columns[name].alias(name) for name in SHARED_COLUMNS))
-    return _marked(frame, [name for name in _OPTIONAL if name not in found])
+    # What is the default of the event format in every row need not be carried either.
+    constant = [name for name in ("op", "time") if name not in found]
+    constant += ["element"] if element == "edge" and "element" not in found else []
+    return _marked(frame, [*constant, *(name for name in _OPTIONAL if name not in found)])
 
 
 def absent_columns(events: DataFrame) -> Sequence[str]:
-    """The columns that are known to be null in all rows: a pipeline does not have to carry them."""
+    """The columns that are known to be null, or the default, in all rows: a pipeline need not carry them."""
     found: Sequence[str] = getattr(events, _ABSENT, ())
     return found
 
@@ -183,10 +187,12 @@ def _with_edges_of_vertices(df: DataFrame) -> DataFrame:
     """A row for each neighbour of a vertex, an edge, behind the row of the vertex."""
     found, ids = _normal(df), F.col(NEIGHBOURS)
     items = df.schema[NEIGHBOURS].dataType
+    if isinstance(items, T.NullType):
+        return df.drop(NEIGHBOURS)
     if not isinstance(items, T.ArrayType):
         raise TypeError(f"the column {NEIGHBOURS!r} must be an array of ids, not {items.simpleString()}")
     dst = found["dst"].cast(items.elementType)
-    near = F.concat(F.array(dst), F.coalesce(F.filter(ids, lambda id: id.isNotNull()), F.array()))
+    near = F.concat(F.array(dst), F.coalesce(F.filter(ids, lambda id: id.isNotNull()), F.array().cast(items)))
     place, end = "_d3gnn_place", "_d3gnn_end"
     rows = df.select("*", F.posexplode(near).alias(place, end))
     of_edge = F.col(place) > 0

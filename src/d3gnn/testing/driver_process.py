@@ -66,6 +66,13 @@ class DriverProcess:
         lines = self.log.read_text(errors="replace").splitlines()
         return "\n".join(line for line in lines if not line.startswith("\tat "))[-6000:]
 
+    def kill(self) -> None:
+        """Kill it; its Java ends, too."""
+        assert self.process.stdin is not None
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+
     def close(self) -> None:
         """End it."""
         assert self.process.stdin is not None

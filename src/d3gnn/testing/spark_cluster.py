@@ -19,7 +19,6 @@ from d3gnn.testing.machines import Machines
 
 __all__ = ["SparkCluster"]
 
-_PORT = 7077
 _DEADLINE = 60.0
 _CLASS = "org.apache.spark.deploy."
 _SPARK = Path(pyspark.__file__).parent
@@ -33,17 +32,19 @@ class SparkCluster:
         Two or more.
     cores, memory:
         What each worker has for executors.
+    port:
+        Of the master: another one for a second cluster on the same machines.
     """
 
-    def __init__(self, machines: Machines, cores: int = 2, memory: str = "1g") -> None:
+    def __init__(self, machines: Machines, cores: int = 2, memory: str = "1g", port: int = 7077) -> None:
         self.machines, self._cores, self._memory = machines, cores, memory
         self.head, *self.workers = machines.names
-        self.master = f"spark://{self.head}:{_PORT}"
+        self.master, self._port = f"spark://{self.head}:{port}", port
         self._stack = ExitStack()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
-        self._start(self.head, "master.Master", "--port", str(_PORT))
+        self._start(self.head, "master.Master", "--port", str(self._port))
         self._wait_for(self.head, "I have been elected leader")
         for name in self.workers:
             self.start_worker(name)
@@ -62,9 +63,6 @@ class SparkCluster:
             "spark.driver.host": self.head,
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
-            # One executor on each machine, and room for a second application.
-            "spark.executor.cores": "1",
-            "spark.cores.max": str(len(self.workers)),
             "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         } | more
 
@@ -133,12 +131,15 @@ class SparkCluster:
             "SPARK_LOCAL_DIRS": "/tmp",
             "SPARK_NO_DAEMONIZE": "1",
         }
-        log = self._stack.enter_context((self.machines.folder / f"{name}-{what}.log").open("ab"))
+        log = self._stack.enter_context(self._log(name, what).open("ab"))
         command = [str(_SPARK / "bin" / "spark-class"), _CLASS + what, "--host", name]
         self._end(f"{name} {what}")
         self._processes[f"{name} {what}"] = self.machines.start(
             name, [*command, "--webui-port", "0", *arguments], environment=environment, output=log
         )
+
+    def _log(self, name: str, what: str) -> Path:
+        return self.machines.folder / f"{name}-{what}-{self._port}.log"
 
     def _end(self, what: str) -> None:
         if (process := self._processes.pop(what, None)) is not None:
@@ -147,7 +148,7 @@ class SparkCluster:
 
     def _wait_for(self, name: str, line: str) -> None:
         what = "master.Master" if name == self.head else "worker.Worker"
-        log, deadline = self.machines.folder / f"{name}-{what}.log", time.monotonic() + _DEADLINE
+        log, deadline = self._log(name, what), time.monotonic() + _DEADLINE
         while line not in log.read_text(errors="replace"):
             ended = self._processes[f"{name} {what}"].poll() is not None
             if ended or time.monotonic() > deadline:
