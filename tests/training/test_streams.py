@@ -70,14 +70,14 @@ def test_the_first_edge_keeps_its_features() -> None:
 
 @pytest.mark.parametrize("how", ["threads", "arrays", "window"])
 def test_any_engine(how: str, tmp_path: Path) -> None:
-    settings: dict[str, Any] = {
+    choices: dict[str, dict[str, Any]] = {
         "threads": {"threads": 2},
         "arrays": {"arrays": tmp_path / "arrays"},
         "window": {"window": windows.Tumbling(3600.0)},
-    }[how]
+    }
     schema = GraphSchema(features={"x": 3}, missing="hash")
     model = GraphSAGE(3, 8, 2, 3, seed=1, head=Classifier())
-    engine, oracle = LocalEngine(model, parts=4, schema=schema, **settings), Oracle(schema)
+    engine, oracle = LocalEngine(model, parts=4, schema=schema, **choices[how]), Oracle(schema)
     for batch in random_batches(schema, seed=2, n_batches=4, batch_size=300, n_vertices=60):
         engine.apply(batch, clock=1)
         oracle.apply(batch, 1)
