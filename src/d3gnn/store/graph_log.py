@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from d3gnn.events import EventBatch, GraphSchema
 from d3gnn.kernel.compaction import compact, feature_means, without_deletes
@@ -152,19 +151,6 @@ class GraphLog:
             for older in batches_in(self.store, LOG):
                 if older < upto:
                     self.store.delete(entry_path(older))
-
-    def sizes(self) -> tuple[int, int]:
-        """Events in the newest snapshot, and events of the batches after it: what a rebuild reads."""
-        last = self.last()
-        if last is None:
-            return 0, 0
-        snapshot, rows = self._snapshot_before(last), 0
-        if snapshot is not None:
-            with self.store.open_input(snapshot_path(snapshot)) as source:
-                rows = pq.ParquetFile(source).metadata.num_rows
-        later = range(0 if snapshot is None else snapshot + 1, last + 1)
-        metas = [self.meta(batch) for batch in later]
-        return rows, sum(meta.rows for meta in metas if meta is not None)
 
     # ------------------------------------------------------------------ for the pipeline
 
