@@ -82,7 +82,8 @@ def test_help_says_how(command: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        "run", "verify", "repair", "clean", "models", "compact-output", "fork", "forget", "demo", "generate",
+        "run", "verify", "repair", "clean", "models", "train", "compact-output", "fork", "forget", "demo",
+        "generate",
     ],
 )  # fmt: skip
 def test_the_documentation_has_all_options_and_no_others(command: str) -> None:

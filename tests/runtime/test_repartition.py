@@ -17,7 +17,7 @@ from d3gnn.nn import GraphSAGE
 from d3gnn.runtime.store_settings import store_settings
 from d3gnn.store.entry import EntryMeta
 from d3gnn.store.graph_log import GraphLog
-from d3gnn.store.log_size import log_size
+from d3gnn.store.log_size import rebuilt_from
 from d3gnn.store.store import Store
 from d3gnn.testing import random_batches
 
@@ -85,10 +85,10 @@ def test_compaction_makes_a_rebuild_read_the_graph_and_not_its_history(tmp_path:
         batches += [EventBatch.edges(*ends, time=[b] * 1000)]
         batches += [EventBatch.edges(*ends, time=[b] * 1000, op=2)]  # type: ignore[arg-type]
     log = logged(tmp_path, 4, batches)
-    assert log_size(log) == (0, 2000 + 20 * 1000)
+    assert rebuilt_from(log) == (0, 2000 + 20 * 1000)
     before = log.graph()
     assert command("compact", "--store", tmp_path)["snapshot"]
-    edges, rest = log_size(log)
+    edges, rest = rebuilt_from(log)
     assert rest == 0
     assert edges < 2000 + 500 + 2 * 500 + 10  # edges, vertices, deleted or not
     assert log.graph().equals(before)

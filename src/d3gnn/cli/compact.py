@@ -43,18 +43,18 @@ def compact(
     with user_mistakes():
         from d3gnn.runtime.plan import absolute
         from d3gnn.store.graph_log import GraphLog
-        from d3gnn.store.log_size import log_size
+        from d3gnn.store.log_size import rebuilt_from
         from d3gnn.store.store import StoreError
 
         if factor < 0:
             raise ValueError(f"--factor {factor:g}: must be at least 0")
     with user_mistakes(OSError, ValueError, StoreError):
         log = GraphLog.open(absolute(store))
-        snapshot, since = log_size(log)
+        snapshot, since = rebuilt_from(log)
         due = since > factor * snapshot
         if due:
             log.compact(forget_history=forget_history)
-        kept, rest = log_size(log)
+        kept, rest = rebuilt_from(log)
     if json:
         found = {"snapshot": due, "events_before": snapshot + since, "events_after": kept + rest}
         print_json({"command": "compact", **found})

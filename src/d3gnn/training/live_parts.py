@@ -8,7 +8,7 @@ import numpy as np
 
 from d3gnn.kernel.adjacency import BEGIN, EDGE, LENGTH, OTHER
 from d3gnn.kernel.compiled import lean
-from d3gnn.kernel.edge_table import PART, SLOT, U
+from d3gnn.kernel.edge_table import PART, SLOT, USED, U
 from d3gnn.kernel.operators import Edge, Partition, Vertex
 from d3gnn.kernel.operators.graph_state import PRESENT
 from d3gnn.kernel.partitioners.base import MASTER_PART, MASTER_ROW
@@ -81,12 +81,12 @@ class LiveGraph:
         if not len(slot) or not self._edge_dim or not widths:
             return found
         records = self._partition.edges()
-        here = (records.fields[:, U] >= 0) & (records.fields[:, PART] == part)
-        record = np.flatnonzero(here)
+        fields = records.fields[: records.counters[USED]]
+        record = np.flatnonzero((fields[:, U] >= 0) & (fields[:, PART] == part))
         known = np.repeat(records.value_known[record] == PRESENT, widths, axis=1)
         values = np.where(known, records.value[record], np.float32(np.nan))
         by_slot = np.full((int(slot.max()) + 1, self._edge_dim), np.nan, np.float32)
-        slots, both = records.fields[record, SLOT], [0] if schema.directed else [0, 1]
+        slots, both = fields[record, SLOT], [0] if schema.directed else [0, 1]
         for direction in both:
             place = slots if schema.directed else 2 * slots + direction
             inside = place < len(by_slot)
