@@ -5,13 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from torch import nn
 
 from d3gnn import Alerts, GraphSchema, StreamingGNN
+from d3gnn.events import EventBatch
 from d3gnn.nn import GAT, GCN, GNN, Classifier, GATConv, GraphSAGE, LinkPredictor, Regressor, SAGEConv
+from d3gnn.oracle import Oracle, embeddings
+from d3gnn.runtime.log_coordinator import LogCoordinator
 from d3gnn.runtime.rollout import ModelMismatch, current_model
+from d3gnn.runtime.verify import held_embeddings, stored_plan
+from d3gnn.store.runs import begin_run
 from d3gnn.store.store import Store, StoreError
+from d3gnn.testing import random_batches
+from d3gnn.testing.in_process import InProcessPipeline, route
 
 TYPES = {"src": "bigint"}
 
@@ -117,3 +125,46 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
             with pytest.raises(StoreError, match=f"models/{name} in the store .* is damaged"):
                 gnn.deploy("june")
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("seed", [1, 8, 23])
+@pytest.mark.parametrize("tasks", [1, 2])
+def test_workers_take_turns_at_models_of_other_widths(tmp_path: Path, seed: int, tasks: int) -> None:
+    # A worker that has arrays of one model open rebuilds after another worker wrote those of another model.
+    schema, rng = GraphSchema(features={"x": 3}), np.random.default_rng(seed)
+    models = [sage(seed=3), sage(hidden_channels=12, out_channels=6, aggr="max"), sage(out_channels=2)]
+    pipeline = InProcessPipeline(tmp_path, schema, model=models[0], tasks=tasks)
+    gnn = StreamingGNN(
+        models[0], store=pipeline.store, arrays=pipeline.arrays, schema=schema, name="test", tasks=tasks
+    )
+    query_run = begin_run(Store(str(pipeline.store)))
+    workers = [pipeline.worker(query_run) for _ in range(2)]
+    coordinators = [LogCoordinator(worker) for worker in workers]
+    oracle, model, batch = Oracle(schema), models[0], 0
+
+    def run(events: EventBatch | None, commands: set[str]) -> None:
+        nonlocal batch
+        which = int(rng.integers(2))
+        sent = [coordinators[which].run(batch, events, commands).packets]
+        for name in pipeline.plan().chain.operators if tasks > 1 else ():
+            worker = workers[int(rng.integers(2))]
+            sent = [worker.run(name, part, route(sent, part), len(sent)).packets for part in range(2)]
+        batch += 1
+
+    for events in random_batches(schema, seed, 8, 40, 200, delete_vertex=0.05):
+        commands = set()
+        if rng.random() < 0.6:
+            model = models[int(rng.integers(3))]
+            gnn.deploy(model)
+            commands = {"deploy"}
+            if rng.random() < 0.5:
+                run(None, commands)
+                commands = set()
+        oracle.apply(events, 1)
+        run(events, commands)
+        expected = embeddings(model, oracle)
+        held = held_embeddings(stored_plan(str(pipeline.store), arrays=str(pipeline.arrays)), list(expected))
+        for id, embedding in expected.items():
+            np.testing.assert_allclose(held[id], embedding, rtol=1e-4, atol=1e-5)
+    for worker in workers:
+        worker.close()

@@ -124,6 +124,8 @@ class MappedPartState(PartState):
 
     def __init__(self, folder: str | Path) -> None:
         self._arrays = {}
+        #: Whether another process has changed arrays that were open here.
+        self.is_changed = False
         self.folder = private_folder(folder)
         self._file = open_private(self.folder / "header", os.O_RDWR | os.O_CREAT)
         self._release = weakref.finalize(self, os.close, self._file)
@@ -233,6 +235,7 @@ class MappedPartState(PartState):
     def remap_grown(self) -> None:
         """Map the arrays again that other processes have grown."""
         if self.generation != self._header[GENERATION]:
+            self.is_changed = self.is_changed or bool(self._arrays)
             for array in self._arrays.values():
                 self._open(array)
             self.generation = int(self._header[GENERATION])

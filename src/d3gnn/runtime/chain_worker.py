@@ -68,9 +68,13 @@ class ChainWorker(Worker):
         blocks: Iterable[Block],
     ) -> Packets:
         """Run the chain on what Partition sends, keep its output, and stamp the version, in this order."""
-        parts = list(self.states_behind())
         if version.refresh:
             self.rebuild.step(OPERATORS)
+            for id in (*ADJACENCIES.values(), *self.plan.chain.operators):
+                for number in range(self.plan.parts):
+                    self.state.reopen_changed(id, number)
+        parts = list(self.states_behind())
+        if version.refresh:
             for each in parts:
                 each.reset()
         _ = self.model  # its errors are not those of arrays

@@ -115,6 +115,18 @@ class MappedBackend(StateBackend[MappedPartState]):
                 self._on_open(operator)
         return state
 
+    def reopen_changed(self, operator: OperatorId, part: int) -> None:
+        """Before a refresh: open a part again if another process has changed its arrays. It may have had a
+        model of other widths: arrays that share rows have then different lengths here. Opening them again
+        empties them all.
+        """
+        state = self.open(operator, part)
+        with state.locked():  # maps what other processes have changed
+            pass
+        if state.is_changed:
+            self._opened.pop((operator, part)).close()
+            self.open(operator, part)
+
     def _open(self, operator: OperatorId, part: int) -> MappedPartState:
         private_folder(self._root)
         if self._in_use is not None:

@@ -215,6 +215,8 @@ class Worker:
         inbox = Inbox.of(packets, sources)
         version = inbox.version
         self.use_model(version.model)
+        if version.refresh:
+            self.state.reopen_changed(name, part)
         state = self.state.open(name, part)
         operator = self.operator(name)
         with state.locked(), finishing():
