@@ -50,11 +50,8 @@ class Run(NamedTuple):
         return store.create(path, to_json({"batch": batch}))
 
 
-def begin_run(store: Store, query_run: str = "") -> Run:
+def begin_run(store: Store) -> Run:
     """Begin the next run of a pipeline; all earlier ones are over.
-
-    query_run:
-        Spark's id of the run, for `run_of`.
 
     >>> import tempfile
     >>> store = Store(tempfile.mkdtemp())
@@ -65,9 +62,13 @@ def begin_run(store: Store, query_run: str = "") -> Run:
     Traceback (most recent call last):
     d3gnn.store.runs.RunIsOver: run 1 of the pipeline in ... is over: run 2 has begun. ...
     """
+    return _begin(store, newest_run(store) + 1)
+
+
+def _begin(store: Store, number: int, query_run: str = "") -> Run:
+    """Begin a run with the first free number from `number` on, or find the one that Spark calls so there."""
     last = max(batches_in(store, LOG), default=-1)
     content = to_json({"last": last, "query_run": query_run})
-    number = newest_run(store) + 1
     while not store.create(_path(number), content):
         if query_run and (found := _find(store, number, query_run)):
             return found  # another task was faster
@@ -88,10 +89,12 @@ def run_of(store: Store, query_run: str) -> Run:
     >>> run_of(store, "a").number, run_of(store, "b").number, run_of(store, "a").number
     (1, 2, 1)
     """
-    for number in reversed(_numbers(store)):
+    numbers = _numbers(store)
+    for number in reversed(numbers):
         if found := _find(store, number, query_run):
             return found
-    return begin_run(store, query_run)
+    # Behind those that were looked at: another task may begin this run meanwhile, and is found there.
+    return _begin(store, max(numbers, default=0) + 1, query_run)
 
 
 def newest_run(store: Store) -> int:
