@@ -51,7 +51,9 @@ def test_throughput_of_a_stream_with_every_kind_of_event(parts: int) -> None:
     assert result["messages_per_edge"] > 0
     assert result["bytes_moved"] > 0
     assert 1 <= result["replication_factor"] <= parts
-    operators = {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
+    operators = {
+        "partition", "adjacency", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2",
+    }  # fmt: skip
     assert set(result["bytes_per_edge"]) == set(result["bytes_per_vertex"]) == operators
 
 

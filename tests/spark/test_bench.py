@@ -31,20 +31,23 @@ def test_throughput(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.Mon
     assert result.messages_per_edge > 1 <= result.replication_factor
     assert 0 < result.kernel_share < 1
     assert result.bytes_moved > 0
-    assert set(result.bytes_per_edge) == {"partition", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2"}
+    assert set(result.bytes_per_edge) == {
+        "partition", "adjacency", "vertex-0", "edge-1", "vertex-1", "edge-2", "vertex-2",
+    }  # fmt: skip
     assert not list(tmp_path.iterdir())
     assert spark.range(3).count() == 3, "an existing session is not stopped"
 
 
 def test_recovery(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    workload = synthetic_workload(SyntheticStream(600, vertices=40, seed=1, deletes=0.2))
-    settings = RecoverySettings(load=300, batch=200, width=4)
+    # The last batch takes long enough to kill its worker.
+    workload = synthetic_workload(SyntheticStream(60_000, vertices=4_000, seed=1, deletes=0.2))
+    settings = RecoverySettings(load=20_000, batch=30_000, width=32)
     result = measure_recovery(workload, settings)
     assert result.max_relative_error is not None
     assert result.max_relative_error < 1e-5
     assert result.refreshed == 1
-    assert result.rows >= result.vertices == 40
-    assert result.log_entries == -(-(workload.events - 200) // 300) + 1
+    assert result.rows >= result.vertices > 3_900
+    assert result.log_entries == -(-(workload.events - 30_000) // 20_000) + 1
     assert result.seconds > result.restart_seconds > 0
     assert not list(tmp_path.iterdir())

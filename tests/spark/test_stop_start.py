@@ -23,7 +23,9 @@ SCHEMA = GraphSchema(features={"x": 3})
 
 
 def refreshes(query: RestartingQuery) -> int:
-    return sum(metrics(progress)["partition"].get("refreshed", 0) for progress in query.recentProgress)
+    return sum(
+        metrics(progress).get("partition", {}).get("refreshed", 0) for progress in query.recentProgress
+    )
 
 
 @pytest.mark.parametrize("tasks", [1, 2] if THOROUGH else [1], ids=lambda tasks: f"{tasks} tasks")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: How long a batch may take, in seconds.
 _PATIENCE = 3600.0
+#: How often, in seconds, to look whether the query still runs.
+_LOOK = 2.0
 
 
 @dataclass(frozen=True)
@@ -117,10 +119,18 @@ def _kill_in_batch(pipeline: SparkPipeline, query: RestartingQuery) -> float:
     state = MappedPartState(folder)
     try:
         inode, deadline = (folder / "header").stat().st_ino, time.monotonic() + _PATIENCE
+        look = time.monotonic() + _LOOK
         while not (state.dirty and (worker := _lock_holder(inode))):
-            if time.monotonic() > deadline or not query.isActive:
-                raise RuntimeError("no batch has begun") from query.exception()
-            time.sleep(0.001)
+            now = time.monotonic()
+            if now > look:  # not more often: it takes longer than a small batch
+                look = now + _LOOK
+                if now > deadline or not query.isActive:
+                    raise RuntimeError("no batch has begun") from query.exception()
+                if any(progress["numInputRows"] for progress in query.recentProgress):
+                    raise RuntimeError(
+                        "the batch ended before its worker could be killed: use a larger batch"
+                    )
+            time.sleep(0.0005)
     finally:
         state.close()
     os.kill(worker, signal.SIGKILL)

@@ -11,6 +11,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -24,8 +25,14 @@ _SET_UP = """
 mount --make-rprivate /
 hostname "$1"
 mount -t tmpfs -o size="$3" tmpfs /dev/shm
-mkdir -p "$2/tmp/$1" && mount --bind "$2/tmp/$1" /tmp
-mount --bind "$2/hosts" /etc/hosts
+own="$2/tmp/$1" hosts="$2/hosts"
+mkdir -p "$own"
+shift 3
+for shared in "$@"; do
+    mkdir -p "$own/${shared#/tmp/}" && mount --bind "$shared" "$own/${shared#/tmp/}"
+done
+mount --rbind "$own" /tmp
+mount --bind "$hosts" /etc/hosts
 echo ready
 exec sleep infinity
 """
@@ -146,7 +153,7 @@ class Machines:
         """Start a machine, with empty memory."""
         tmp = self.folder / "tmp" / name
         shutil.rmtree(tmp, ignore_errors=True)
-        set_up = ["sh", "-ec", _SET_UP, "sh", name, str(self.folder), self._memory]
+        set_up = ["sh", "-ec", _SET_UP, "sh", name, str(self.folder), self._memory, *_shared_in_tmp()]
         holder = subprocess.Popen(
             ["ip", "netns", "exec", self._space(name), "unshare", "--mount", "--uts", *set_up],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
@@ -171,6 +178,14 @@ class Machines:
 
     def _space(self, name: str) -> str:
         return f"{self._prefix}-{name}"
+
+
+def _shared_in_tmp() -> list[str]:
+    """What machines must find although it is in /tmp: the packages that are installed, and this one."""
+    package = Path(__file__).resolve().parents[3]
+    wanted = {package, Path(sys.prefix).resolve()}
+    outer = [path for path in wanted if not wanted & set(path.parents)]
+    return [str(path) for path in outer if path.is_relative_to("/tmp")]
 
 
 def _run(*command: str) -> str:
