@@ -150,11 +150,12 @@ def _first_batch(query: RestartingQuery) -> Any:
     """The progress of the first batch with events after a restart."""
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:
-        if not query.isActive:  # restarts it
-            raise RuntimeError("the query has ended") from query.exception()
+        is_active = query.isActive  # restarts it
         found = [progress for progress in query.recentProgress if progress["numInputRows"]]
         if query.restarted and found:
             return found[0]
+        if not is_active:
+            raise RuntimeError("the query has ended") from query.exception()
         time.sleep(0.01)
     raise RuntimeError("no batch has ended since the worker was killed")
 
